@@ -8,26 +8,27 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 
-from components import live, names, timeouts, writers
-from components.accounting import AccountingDatabase, AccountingDatabaseArgs
-from components.config import load
-from components.context import Context
-from components.encryption import customer_key
+from components.accounting.database import AccountingDatabase, AccountingDatabaseArgs
+from components.alerts.notifications import Alerts
+from components.cluster.hyperpod import HyperPod, HyperPodArgs
+from components.cluster.orchestrator import Orchestrator, OrchestratorArgs
+from components.common import names, timeouts
+from components.common.context import Context
+from components.config import change_checks, load
 from components.estimates import cost
-from components.hyperpod import HyperPod, HyperPodArgs
-from components.identity import Identity, IdentityArgs
+from components.health.validation import Validation
+from components.identity.roles import Identity, IdentityArgs
 from components.kubernetes import charts
 from components.kubernetes.eks import Eks
-from components.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
-from components.network import Network
-from components.observability.alerts import Alerts
+from components.network.security_groups import SecurityGroups, SecurityGroupsArgs
+from components.network.vpc import Network
+from components.nodes.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
 from components.observability.workspaces import Observability
-from components.orchestrator import Orchestrator, OrchestratorArgs
-from components.security import SecurityGroups, SecurityGroupsArgs
-from components.sessions import SessionLogs
-from components.slurm import Slurm
-from components.storage import Storage, StorageArgs
-from components.validation import Validation
+from components.security import bucket_writers
+from components.security.encryption import customer_key
+from components.security.sessions import SessionLogs
+from components.slurm.slurm import Slurm
+from components.storage.file_systems import Storage, StorageArgs
 
 pulumi.runtime.register_stack_transformation(timeouts.lengthen)
 config = load()
@@ -36,9 +37,9 @@ settings = config.settings
 caller = aws.get_caller_identity()
 context = Context.of(config, caller.account_id)
 name = context.names
-deployer = writers.deployer(caller.arn)
-before = live.require_possible(config, name, caller.account_id, deployer)
-lifecycle_writers = writers.writers(settings, before, deployer)
+deployer = bucket_writers.deployer(caller.arn)
+before = change_checks.require_possible(config, name, caller.account_id, deployer)
+lifecycle_writers = bucket_writers.writers(settings, before, deployer)
 shared = pulumi.ResourceOptions(
     providers=[
         aws.Provider("aws", region=config.region.name, default_tags={"tags": context.tags}),
@@ -131,7 +132,7 @@ outputs: dict[str, Any] = {
     "clusterArn": cluster.arn,
     names.BUCKET: lifecycle.bucket,
     **({} if context.key is None else {"kmsKeyArn": context.key}),
-    names.DEPLOYED_WITH: {**live.deployed_with(config), writers.OUTPUT: lifecycle_writers},
+    names.DEPLOYED_WITH: {**change_checks.deployed_with(config), bucket_writers.OUTPUT: lifecycle_writers},
 }
 if estimate.hourly_usd is not None:
     outputs["estimatedHourlyUsd"] = round(estimate.hourly_usd, 2)

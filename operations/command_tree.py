@@ -7,8 +7,8 @@ from typing import Any
 
 from components.catalogue.accelerators import CATALOGUE
 from components.catalogue.regions import REGIONS
+from components.common.documents import load
 from components.config.keys import Key, keys
-from components.documents import load
 
 from . import cli
 from .assumptions import register

@@ -9,8 +9,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from components.common.names import Names, for_stack
 from components.config import Config
-from components.names import Names, for_stack
 
 from .aws import Aws
 from .failures import bad_input, is_missing

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from itertools import cycle, islice
 from unittest.mock import patch
 
+from components.common.policies import allow, assume_role, document
 from components.config import Config
-from components.policies import allow, assume_role, document
 
 from .account import Account
 

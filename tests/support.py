@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from components.config import Config, parse
-from components.lifecycle_bucket import ENTRY_POINT
+from components.nodes.lifecycle_bucket import ENTRY_POINT
 from operations.engine.state import ResourceState, State, members
 from operations.project.loading import Project, load_project
 from rehearsal.account import Account
@@ -40,7 +40,7 @@ def config(stack: str = "dev", **settings: Any) -> Config:
 
 def few_files() -> AbstractContextManager[object]:
     """Nodes get their entry point alone. The files are more than half of a stack; golden deployments have them all."""
-    return patch("components.lifecycle_bucket.lifecycle_files", lambda folder: [folder / ENTRY_POINT])
+    return patch("components.nodes.lifecycle_bucket.lifecycle_files", lambda folder: [folder / ENTRY_POINT])
 
 
 def plan(stack: str = "dev", **settings: Any) -> Deployment:

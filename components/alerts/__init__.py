@@ -1,1 +1,1 @@
-"""Alert rules, and which of them a stack gets."""
+"""Alerts: their rules, which of them a stack gets, and who is told."""

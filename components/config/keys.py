@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from .fields import Change, limits, models
+from ..schema.fields import Change, limits, models
 from .model import Settings
 
 _SIMPLE = {bool: "true or false", int: "whole number", str: "text", dict: "names with texts"}

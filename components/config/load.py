@@ -10,15 +10,17 @@ from typing import Any
 import pulumi
 from pulumi.runtime import config as runtime_config
 
+from ..accounting.checks import strangers
 from ..catalogue.regions import REGIONS
-from . import container_packages, own_checks, people, slurm_extra
-from .accounting_checks import strangers
+from ..health import own_checks
+from ..people import keys
+from ..schema.problems import NAMESPACE, ConfigError, Problem, kept_secret
+from ..slurm import conf_folder, container_packages
+from ..workers.type_checks import type_notes
 from .checks import check
 from .model import Settings
-from .problems import NAMESPACE, ConfigError, Problem, kept_secret
 from .resolved import Config
 from .shapes import settled, unaffected
-from .type_checks import type_notes
 
 REGION_KEY = "aws:region"
 # Whose keys the program and its providers read, and Pulumi's own.
@@ -34,7 +36,7 @@ def load() -> Config:
     in_folders = [
         *own_checks.problems(values.get(own_checks.KEY)),
         *container_packages.problems(slurm),
-        *slurm_extra.problems(slurm),
+        *conf_folder.problems(slurm),
     ]
     config = parse(values, [*secrets, *in_folders])
     if not config.region.hyperpod:
@@ -43,7 +45,7 @@ def load() -> Config:
         pulumi.log.warn(note)
     if unknown := strangers(config.settings):
         pulumi.log.warn(
-            f"{NAMESPACE}:slurm.accounts: {', '.join(unknown)}: not in {people.KEY}; unless a directory of your own "
+            f"{NAMESPACE}:slurm.accounts: {', '.join(unknown)}: not in {keys.KEY}; unless a directory of your own "
             "knows them, Slurm refuses their jobs"
         )
     return config
@@ -57,7 +59,7 @@ def parse(values: Mapping[str, Any], found: Sequence[Problem] = ()) -> Config:
     region_name = str(values.get(REGION_KEY, ""))
     region = REGIONS.get(region_name)
     prefix = f"{NAMESPACE}:"
-    values, in_file = people.with_file(values)
+    values, in_file = keys.with_file(values)
     found = [*found, *in_file]
     known = {problem.key for problem in found}
     raw = {

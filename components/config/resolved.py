@@ -7,26 +7,12 @@ from functools import cached_property
 
 from hyperpod_node.model import NodeRole
 
-from ..catalogue.accelerators import ACCELERATORS, Accelerator, InstanceType, lookup
+from ..catalogue.accelerators import ACCELERATORS, Accelerator, lookup
 from ..catalogue.regions import Region
-from .model import HEAD_VOLUME_GIB, Settings, Taint, WorkerGroup
-from .taints import taints_of
-
-
-@dataclass(frozen=True, kw_only=True)
-class InstanceGroup:
-    """One HyperPod instance group with every value filled in.
-
-    ``volume_gib`` is the data volume at /opt/sagemaker. ``taints`` are those of its Kubernetes nodes.
-    """
-
-    name: str
-    role: NodeRole
-    type: InstanceType
-    count: int
-    volume_gib: int
-    worker: WorkerGroup | None = None
-    taints: tuple[Taint, ...] = ()
+from ..workers.instance_groups import InstanceGroup
+from ..workers.keys import HEAD_VOLUME_GIB
+from ..workers.taints import taints_of
+from .model import Settings
 
 
 @dataclass(frozen=True)

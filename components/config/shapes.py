@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from ..catalogue.accelerators import ACCELERATORS
-from .fields import FORMS, LENIENT, Model, limits, models
+from ..schema.fields import FORMS, LENIENT, Model, limits, models
+from ..schema.problems import NAMESPACE, Problem, mistyped
 from .model import Settings
-from .problems import NAMESPACE, Problem, mistyped
 
 Path: TypeAlias = tuple[str | int, ...]
 # These decide which rules apply, so if one of them is unknown, a rule may not apply at all.

@@ -10,8 +10,8 @@ from ..catalogue.accelerators import lookup
 from ..catalogue.kubernetes_versions import KUBERNETES_VERSIONS, extended_support_notice, today
 from ..catalogue.prices import PRICED_REGIONS, PRICES, price
 from ..config import Config, InstanceGroup
+from ..network.endpoint_services import interface_services
 from .amounts import Cost, Part, known, total
-from .endpoints import interface_services
 
 Rates = Mapping[str, float]
 _NO_RATES: Rates = MappingProxyType({})

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..config import Config
-from .endpoints import interface_services
+from ..network.endpoint_services import interface_services
 
 # SageMaker's names of the quotas of one instance type.
 ON_DEMAND = "{type} for cluster usage"

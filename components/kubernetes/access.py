@@ -10,7 +10,7 @@ import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, Input, ResourceOptions
 
-from ..context import Context
+from ..common.context import Context
 
 # CreateAccessEntry, type. pulumi-aws has a list of its own, without it (terraform-provider-aws, internal/service/eks,
 # consts.go); pulumi-aws-native passes on whatever AWS accepts.

@@ -12,11 +12,11 @@ import pulumi_aws as aws
 from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, ResourceOptions
 
 from ..catalogue.kubernetes_versions import addon_version
+from ..common.context import Context
+from ..common.names import CLUSTER_ID_TAG, RoleKind
+from ..common.policies import Statement, allow, deny, document
 from ..config import Charts, Config, InstanceGroup
-from ..context import Context
-from ..encryption import use_through, workspace_statements
-from ..names import CLUSTER_ID_TAG, RoleKind
-from ..policies import Statement, allow, deny, document
+from ..security.encryption import use_through, workspace_statements
 from . import metrics_addon
 from .network_policies import OPERATOR_NAMESPACE
 from .node_placement import preferred_nodes

@@ -10,7 +10,7 @@ import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, Input, ResourceOptions
 
 from ..config import Config, InstanceGroup
-from ..config.kubernetes_checks import quota_name
+from .checks import quota_name
 from .queues import whole_part
 
 sagemaker = aws_native.sagemaker

@@ -12,19 +12,19 @@ import pulumi_eks as eks
 import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
-from .. import timeouts
 from ..catalogue import kubernetes_versions
 from ..catalogue.kubernetes_versions import KUBERNETES_VERSIONS, WARNED_DAYS, extended_support_notice
+from ..cluster.orchestrator import Cluster, GroupConfig, OrchestratorArgs
+from ..common import timeouts
+from ..common.names import Names
 from ..config import InstanceGroup
-from ..image_repository import ImageRepository, ImageRepositoryArgs
-from ..names import Names
-from ..orchestrator import Cluster, GroupConfig, OrchestratorArgs
-from ..storage import Storage
+from ..storage.file_systems import Storage
 from . import metrics_scraper
 from .access import EksAccess, EksAccessArgs
 from .addons import EksAddons, EksAddonsArgs
 from .directories import FileSystem
 from .helm import HyperPodChart, HyperPodChartArgs
+from .image_repository import ImageRepository, ImageRepositoryArgs
 from .network_policies import opened, system_namespaces
 from .node_health import NodeHealth, NodeHealthArgs
 from .training import Training, TrainingArgs

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ..common.context import Context, Prometheus
+from ..common.policies import Statement, allow
 from ..config import Config
-from ..context import Context, Prometheus
-from ..policies import Statement, allow
 
 ADDON = "amazon-sagemaker-hyperpod-observability"
 # Amazon SageMaker Developer Guide, "Troubleshooting the Amazon SageMaker HyperPod observability add-on": the add-on's

@@ -14,11 +14,11 @@ import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
 from ..alerts import eks_labels
+from ..cluster.orchestrator import OrchestratorArgs
+from ..common.context import Prometheus
+from ..common.documents import dump
 from ..config import Config
-from ..config.network_plan import plan_subnets
-from ..context import Prometheus
-from ..documents import dump
-from ..orchestrator import OrchestratorArgs
+from ..network.subnets import plan_subnets
 
 # The name of a container's port that is read, at most 15 characters, and the port where the project's trainers answer.
 PORT_NAME, PORT = "hyperpod-metric", 9450

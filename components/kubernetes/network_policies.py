@@ -8,7 +8,7 @@ import pulumi_kubernetes as kubernetes
 from pulumi import Resource, ResourceOptions
 
 from ..config import Charts
-from ..security import HTTPS
+from ..network.security_groups import HTTPS
 from .metrics_scraper import PORT
 
 network, meta = kubernetes.networking.v1, kubernetes.meta.v1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
-from ..storage import DEPLOYMENT_TYPE, LUSTRE_VERSION
+from ..storage.file_systems import DEPLOYMENT_TYPE, LUSTRE_VERSION
 
 # A team's claims: its own directory, and what the linked bucket holds.
 CLAIM_NAME, DATA_CLAIM = "fsx-claim", "fsx-data"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pulumi
 from pulumi import ComponentResource, Input, ResourceOptions
 
+from ..cluster.orchestrator import Cluster
 from ..config import Config
-from ..orchestrator import Cluster
 from .admission import Admission
 from .compute_quotas import ComputeQuotas, ComputeQuotasArgs
 from .directories import Directories, DirectoriesArgs, FileSystem

@@ -11,8 +11,8 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..catalogue.accelerators import EFA_RESOURCE
 from ..config import InstanceGroup, Team
-from ..config.model import PodSecurity
-from ..storage import LINK_PATH
+from ..security.keys import PodSecurity
+from ..storage.file_systems import LINK_PATH
 from .access import team_group
 from .admission import TEAM_LABEL
 from .directories import TEAMS, FileSystem, Mount, declare

@@ -1,1 +1,1 @@
-"""Metrics: the workspaces they go to, and who is told when something is wrong."""
+"""Metrics: the workspaces that they go to."""

@@ -7,9 +7,9 @@ import json
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
-from ..context import Context
-from ..encryption import log_statements, workspace_statements
-from ..policies import Statement, allow, assume_role, document
+from ..common.context import Context
+from ..common.policies import Statement, allow, assume_role, document
+from ..security.encryption import log_statements, workspace_statements
 
 # Amazon Managed Service for Prometheus User Guide, "IAM permissions and policies": queries; rules and alerts, which
 # Grafana shows; and silences, which people set there.

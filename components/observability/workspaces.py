@@ -5,9 +5,9 @@ from __future__ import annotations
 import pulumi_aws as aws
 from pulumi import ComponentResource, Output, ResourceOptions
 
-from ..alerts import files
-from ..context import Context, Prometheus
-from ..storage import Storage
+from ..alerts import rule_groups
+from ..common.context import Context, Prometheus
+from ..storage.file_systems import Storage
 from . import grafana
 
 
@@ -33,7 +33,7 @@ class Observability(ComponentResource):
             name=context.names.cluster,
             workspace_id=self.prometheus.id,
             data=storage.bandwidth.apply(
-                lambda bandwidth: files.namespace(context.config, context.names.cluster, bandwidth)
+                lambda bandwidth: rule_groups.namespace(context.config, context.names.cluster, bandwidth)
             ),
             opts=self._child,
         )

@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from components.common.documents import load
 from components.config import Config
-from components.documents import load
 
 FOLDER = Path(__file__).parent
 

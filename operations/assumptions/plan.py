@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from components.catalogue.accelerators import lookup
+from components.common.documents import load
 from components.config import Config, parse
-from components.documents import load
 from components.estimates import cost
 
 from . import FOLDER

@@ -13,8 +13,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from hyperpod_node import parameters
 from hyperpod_node.people import digest
 
-from components import provisioning
-from components.lifecycle_bucket import PREFIX
+from components.nodes import provisioning
+from components.nodes.lifecycle_bucket import PREFIX
 
 from ..failures import Failure, bad_input, described
 from ..target import Target

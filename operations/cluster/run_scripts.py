@@ -16,7 +16,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from components.lifecycle_bucket import ENTRY_POINT, PREFIX
+from components.nodes.lifecycle_bucket import ENTRY_POINT, PREFIX
 
 from ..failures import Failure, bad_input, described
 from ..target import Target

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperpod_node.settings import Settings
 
-from components.sessions import SESSION
+from components.security.sessions import SESSION
 
 from ..failures import Failure, cannot_know
 from ..target import Target

@@ -8,7 +8,7 @@ import json
 import shlex
 import zlib
 
-from components import provisioning
+from components.nodes import provisioning
 
 from ..failures import Failure, bad_input
 from ..target import Target

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from hyperpod_node import slurm_extra as on_node
 
-from components import provisioning
-from components.config import slurm_extra
-from components.lifecycle_bucket import PREFIX
+from components.nodes import provisioning
+from components.nodes.lifecycle_bucket import PREFIX
+from components.slurm import conf_folder
 
 from ..failures import Failure, bad_input
 from ..target import Target
@@ -34,7 +34,7 @@ def apply(target: Target) -> Applied:
     """Have the controller take the files from the lifecycle bucket. Raises Failure where it refuses, with the line."""
     if target.on_eks:
         raise bad_input(f"{target.stack} has no Slurm", "leave hyperpod:slurm out with orchestrator eks")
-    if wrong := slurm_extra.problems({"extraConf": target.config.settings.slurm.extra_conf}):
+    if wrong := conf_folder.problems({"extraConf": target.config.settings.slurm.extra_conf}):
         raise bad_input("; ".join(f"{problem.what} ({problem.fix})" for problem in wrong), "correct the lines")
     head = cluster_nodes.controller(cluster_nodes.list_nodes(target))
     wanted = on_node.parse(provisioning.conf_text(target.config, target.names), "the configuration").files

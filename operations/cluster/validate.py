@@ -16,8 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from hyperpod_node.health.kubernetes import COMPLETE, INCOMPLETE, SETUP
 
 from components.catalogue.accelerators import EFA_RESOURCE
+from components.common.names import CLUSTER_ID_TAG
 from components.config import InstanceGroup
-from components.names import CLUSTER_ID_TAG
 
 from ..failures import Exit, Failure, bad_input, described
 from ..jobs import run as job_run

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from components.documents import dump
+from components.common.documents import dump
 
 from .. import target
 from ..assumptions import Assumption, register

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from components.names import readable
+from components.common.names import readable
 
 from ..deployment import deploy
 from ..deployment.leftovers import Audit

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from components.catalogue.regions import REGIONS
+from components.common.documents import load
 from components.config.keys import Key, keys
 from components.config.model import Settings
-from components.documents import load
 
 from ..failures import Failure, advice, bad_input, cannot_know
 from ..project.stack_file import BESIDE

@@ -13,9 +13,9 @@ import typer
 from components.catalogue.accelerators import ACCELERATORS, AcceleratorName, find, nearest
 from components.catalogue.regions import REGIONS
 from components.config import ConfigError
-from components.config.type_checks import type_notes
 from components.estimates.cost import estimate
 from components.estimates.quotas import needed
+from components.workers.type_checks import type_notes
 
 from .. import files
 from ..aws import Aws

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.names import CLUSTER_ID_TAG
-from components.security import LUSTRE_PORTS
-from components.storage import LINK_PATH
+from components.common.names import CLUSTER_ID_TAG
+from components.network.security_groups import LUSTRE_PORTS
+from components.storage.file_systems import LINK_PATH
 
 from ..cluster.network_state import admits
 from ..target import Target

@@ -12,8 +12,8 @@ from typing import Any
 import jmespath
 from botocore.exceptions import BotoCoreError, ClientError
 
+from components.common.names import CLUSTER_ID_TAG, ROLE_KINDS
 from components.kubernetes.storage import VOLUMES_TAG
-from components.names import CLUSTER_ID_TAG, ROLE_KINDS
 
 from ..aws import Aws
 from ..cluster.node_logs import GROUP_PREFIX

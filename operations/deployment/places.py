@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from components.names import CLUSTER_ID_TAG, Names
-from components.sessions import SESSION
+from components.common.names import CLUSTER_ID_TAG, Names
+from components.security.sessions import SESSION
 from operations.cluster.sessions import NON_INTERACTIVE, SSH
 from operations.deployment.leftovers import GUARDDUTY_TAG
 

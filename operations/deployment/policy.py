@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from components.catalogue import rows
 from components.catalogue.rows import Words
-from components.names import CLUSTER_ID_TAG, Names, for_stack
+from components.common.names import CLUSTER_ID_TAG, Names, for_stack
 from operations.target import Target
 
 from ..engine.state import ResourceState, State

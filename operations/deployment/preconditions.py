@@ -11,7 +11,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from components.config.network_plan import addresses_needed
+from components.network.subnets import addresses_needed
 
 from ..cluster.network_state import DIRECTIONS, open_to_itself, routes_of, why_public
 from ..failures import bad_input, reason

@@ -9,7 +9,7 @@ from typing import Any
 import jmespath
 from botocore.exceptions import BotoCoreError, ClientError
 
-from components.names import CLUSTER_ID_TAG
+from components.common.names import CLUSTER_ID_TAG
 
 from ..failures import cannot_know, is_missing, reason
 from ..target import Target

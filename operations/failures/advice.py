@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from components.documents import load
+from components.common.documents import load
 
 PAGE = "docs/troubleshooting.md"
 # known/ has a file for each, and looks for a failure in this order: what only one program says comes before what

@@ -11,8 +11,8 @@ from typing import Any
 
 import jinja2
 
+from components.common.documents import load_all
 from components.config import Config, InstanceGroup
-from components.documents import load_all
 from components.kubernetes.helm import NEURON_SCHEDULER
 from components.kubernetes.metrics_scraper import GROUP_LABEL, PORT, PORT_NAME
 from components.kubernetes.pod_environment import config_map_name, nccl_network

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from components.config.kubernetes_checks import quota_name
+from components.kubernetes.checks import quota_name
 from components.kubernetes.compute_quotas import DESCRIPTION
 
 from ..failures import Failure, bad_input

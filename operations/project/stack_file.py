@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from components.documents import compose, load
+from components.common.documents import compose, load
 
 # Keys beside `config` that Pulumi writes or reads (Pulumi's documentation, "Stack settings file reference").
 BESIDE = ("encryptedkey", "encryptionsalt", "environment", "secretsprovider")

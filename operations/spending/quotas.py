@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from components.common.names import CLUSTER_ID_TAG
 from components.estimates.quotas import Quota, counted, needed
-from components.names import CLUSTER_ID_TAG
 
 from ..aws import Aws
 from ..failures import NO_CREDENTIALS, reason

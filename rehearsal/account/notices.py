@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from components.documents import load
+from components.common.documents import load
 
 from .books import Books, Inputs, Live, Refused
 from .kinds import Kind, register

@@ -9,7 +9,7 @@ import base64
 import re
 from typing import Any
 
-from components.documents import load
+from components.common.documents import load
 
 from .books import Books, Inputs, Live, Refused
 from .eks import CLUSTER

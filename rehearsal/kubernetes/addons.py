@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.documents import load
+from components.common.documents import load
 from operations.engine.state import ResourceState
 
 from .kubectl import Manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from components.documents import dump, load
+from components.common.documents import dump, load
 
 from .binaries import folder
 from .kubectl import Manifest

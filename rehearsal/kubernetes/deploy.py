@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from components.documents import load_all
+from components.common.documents import load_all
 
 from .charts import ChartMissing, Charts
 from .kubectl import Kubectl, Manifest, Refused

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from components.catalogue.prices import HOURS_PER_MONTH
-from components.names import readable
+from components.common.names import readable
 
 from .graph import graph
 from .page import write_page

@@ -11,9 +11,9 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.live import Live
 from rich.text import Text
 
+from components.common.names import readable
 from components.estimates.amounts import Cost
 from components.estimates.cost import estimate
-from components.names import readable
 from operations.engine.durations import clock, delete_duration
 from operations.engine.events import Event
 from operations.engine.state import ResourceState

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
+from components.common.documents import load
 from components.config import Settings
-from components.config.fields import Model
 from components.config.keys import keys
-from components.documents import load
+from components.schema.fields import Model
 from tests.golden.stacks import BOUNDARY, DATABASE_SUBNETS, GOLDEN, KEY, ROLE
 from tests.support import ROOT
 

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import Mock, patch
 
 from components.config import parse
-from components.lifecycle_bucket import ENTRY_POINT
+from components.nodes.lifecycle_bucket import ENTRY_POINT
 from operations.engine.state import State
 from rehearsal.account import Account, Live
 from rehearsal.engines.deployment import Deployment, up

@@ -11,10 +11,10 @@ import pytest
 from hyperpod_node import parameters
 from hyperpod_node.model import Group, Parameters
 
-from components import provisioning
 from components.catalogue.accelerators import InstanceType
+from components.common.names import Names, for_stack
 from components.config import Config
-from components.names import Names, for_stack
+from components.nodes import provisioning
 from tests.golden.stacks import GOLDEN
 from tests.support import ROOT, config
 

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from components.config import Problem
-from components.config.fields import FORMS
+from components.schema.fields import FORMS
 from tests.golden import files
 from tests.golden.options import OPTIONS, options
 from tests.golden.stacks import on_the_day

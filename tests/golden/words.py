@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from components.estimates import cost, quotas
-from components.estimates.endpoints import interface_services
+from components.network.endpoint_services import interface_services
 from tests.components.config.refusals import told
 from tests.golden.stacks import GOLDEN, WRITTEN
 from tests.support import config
@@ -16,24 +16,24 @@ ESTIMATES, REFUSALS = Path(__file__).parent / "estimates", Path(__file__).parent
 # The tests that have bad cases, in BAD: by their names what is bad, and a part of what is said of it. What is bad is a
 # configuration; where it is something else, the module's own ``told`` has all that is said of it.
 _REFUSED = (
-    "config.accounting",
+    "accounting.checks",
+    "config.change_checks",
     "config.config",
-    "config.container_packages",
-    "config.kubernetes",
-    "config.network_and_storage",
-    "config.observability",
-    "config.own_checks",
-    "config.people",
     "config.secrets",
-    "config.slurm_extra",
-    "config.workers",
-    "charts",
-    "encryption",
-    "existing",
-    "kubernetes_versions",
-    "live",
-    "places",
-    "writers",
+    "health.own_checks",
+    "kubernetes.charts",
+    "kubernetes.checks",
+    "kubernetes.versions",
+    "network.endpoint_zones",
+    "network.network_and_storage",
+    "observability.checks",
+    "observability.existing_workspaces",
+    "people.checks",
+    "security.bucket_writers",
+    "security.encryption",
+    "slurm.conf_folder",
+    "slurm.container_packages",
+    "workers.checks",
 )
 
 
@@ -62,7 +62,7 @@ def refusals() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name in _REFUSED:
         folder, _, subject = name.rpartition(".")
-        module = import_module(".".join(filter(None, ("tests.components", folder, f"test_{subject}"))))
+        module = import_module(f"tests.components.{folder}.test_{subject}")
         tells = getattr(module, "told", told)
-        found[subject] = {case: tells(bad) for case, (bad, *_) in module.BAD.items()}
+        found[folder if subject == "checks" else subject] = {case: tells(bad) for case, (bad, *_) in module.BAD.items()}
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from components.lifecycle_bucket import lifecycle_files
+from components.nodes.lifecycle_bucket import lifecycle_files
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "library.md"

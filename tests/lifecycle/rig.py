@@ -19,9 +19,9 @@ from hyperpod_node.identity import run as identify
 from hyperpod_node.model import CLUSTER_ID_TAG, Group, Node, Parameters
 from hyperpod_node.settings import TIMEOUTS, Settings
 
-from components import provisioning
 from components.catalogue.accelerators import lookup
-from components.names import Names
+from components.common.names import Names
+from components.nodes import provisioning
 from tests.lifecycle import words
 from tests.lifecycle.commands import COMMANDS, Command
 from tests.support import config

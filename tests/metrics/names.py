@@ -11,9 +11,9 @@ from typing import Any
 
 import promql_parser as promql
 
-from components.alerts import files
+from components.alerts import rule_groups
 from components.config import Config
-from components.storage import bandwidth
+from components.storage.file_systems import bandwidth
 
 FOLDER = Path(__file__).parent
 # What every series of a node carries, and the label by which Prometheus knows a scrape.
@@ -30,7 +30,7 @@ _TABLES = ("dcgm", "efa", "kube_state_metrics", "kueue", "lustre", "neuron", "no
 
 def namespace(config: Config, cluster: str) -> str:
     """The rules that a stack with a file system of its own gives its workspace."""
-    return files.namespace(config, cluster, bandwidth(config.fsx_gib, config.settings.fsx.throughput))
+    return rule_groups.namespace(config, cluster, bandwidth(config.fsx_gib, config.settings.fsx.throughput))
 
 
 def rows(path: Path) -> list[dict[str, str]]:

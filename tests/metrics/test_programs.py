@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 import yaml
 
-from components.observability.alert_manager import configuration
+from components.alerts.alert_manager import configuration
 from tests.metrics.test_rules import COUNTS, rules
 
 pytestmark = [

@@ -13,8 +13,8 @@ from typing import Any
 import promql_parser as promql
 import pytest
 
-from components.alerts import eks_labels, files
-from components.documents import load
+from components.alerts import eks_labels, rule_groups
+from components.common.documents import load
 from operations.dashboards.boards import rendered
 from operations.dashboards.shipped import SHIPPED
 from tests.metrics import cases
@@ -66,8 +66,8 @@ def test_an_alert_says_how_bad_it_is_what_to_do_and_where_to_read_on(variant: st
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_groups_stay_within_the_quotas_of_the_service(variant: str) -> None:
-    assert max(len(group["rules"]) for group in groups(variant)) <= files.RULES_PER_GROUP
-    assert len(namespace(config(variant), "x" * 63).encode()) < files.NAMESPACE_BYTES / 10
+    assert max(len(group["rules"]) for group in groups(variant)) <= rule_groups.RULES_PER_GROUP
+    assert len(namespace(config(variant), "x" * 63).encode()) < rule_groups.NAMESPACE_BYTES / 10
     # Rule groups of a workspace, by default 100: room for seven stacks.
     assert len(groups(variant)) <= 14
     names = [group["name"] for group in groups(variant)]

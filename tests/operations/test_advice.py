@@ -8,8 +8,8 @@ import re
 import pytest
 import typer
 
+from components.common.documents import load
 from components.config.keys import keys
-from components.documents import load
 from operations import cli
 from operations.failures import Exit, advice
 from tests.operations.aws import run, run_json

@@ -14,8 +14,8 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+from components.common.documents import load
 from components.config.keys import keys
-from components.documents import load
 from components.estimates.cost import estimate
 from operations import target
 from operations.commands import init

@@ -13,7 +13,7 @@ from components.kubernetes.charts import Chart, Dependency, faults, tree_digest
 from operations.commands import downloads
 from operations.deployment import beforehand, charts
 from operations.failures import Exit, Failure
-from tests.components.test_charts import package
+from tests.components.kubernetes.test_charts import package
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.config import container_packages
+from components.slurm import container_packages
 from operations.deployment import containers
 from operations.deployment.containers import PACKAGES, bring
 from operations.failures import Exit, Failure

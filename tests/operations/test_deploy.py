@@ -14,7 +14,7 @@ import boto3
 import pytest
 from pulumi import automation
 
-from components.names import CLUSTER_ID_TAG
+from components.common.names import CLUSTER_ID_TAG
 from operations import records
 from operations.aws import Aws
 from operations.deployment import deploy, engines, errors, leftovers, rehearse

@@ -18,8 +18,8 @@ import pytest
 import typer
 import yaml
 
+from components.common.documents import load
 from components.config.keys import keys
-from components.documents import load
 from operations import cli
 from operations import target as targets
 from operations.cluster import benchmark

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pulumi import automation
 
-from components.names import CLUSTER_ID_TAG
+from components.common.names import CLUSTER_ID_TAG
 from operations import records
 from operations.aws import Aws
 from operations.cluster.interfaces import in_the_way

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from components.names import CLUSTER_ID_TAG
+from components.common.names import CLUSTER_ID_TAG
 from operations.cluster.validate import Validation
 from operations.deployment import existing_fsx
 from operations.deployment.preconditions import _QUESTIONS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.catalogue.accelerators import CATALOGUE
-from components.config.kubernetes_checks import _WITHOUT_DEVICE_PLUGIN
+from components.kubernetes.checks import _WITHOUT_DEVICE_PLUGIN
 from components.kubernetes.pod_environment import pod_variables
 from operations.jobs.render import JOBS, JobError, jobs_of, render
 from tests.golden.stacks import DALLAS

@@ -11,8 +11,8 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from components.common.names import CLUSTER_ID_TAG
 from components.kubernetes.storage import VOLUMES_TAG
-from components.names import CLUSTER_ID_TAG
 from operations import target
 from operations.aws import Aws
 from operations.deployment import leftovers

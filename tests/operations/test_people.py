@@ -11,7 +11,7 @@ import pytest
 from hyperpod_node import parameters
 from hyperpod_node.people import digest
 
-from components import provisioning
+from components.nodes import provisioning
 from operations.aws import Aws
 from operations.cluster import sessions
 from operations.cluster.node import Node

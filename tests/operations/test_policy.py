@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from components.common.names import Names, for_stack
 from components.config import parse
-from components.names import Names, for_stack
 from operations.aws import Aws
 from operations.cluster.sessions import NON_INTERACTIVE, SSH
 from operations.deployment.policy import POLICY_LIMIT, Policies, permissions, policies, questions, size

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
+from components.common.names import CLUSTER_ID_TAG
 from components.estimates.quotas import Quota, needed
-from components.names import CLUSTER_ID_TAG
 from operations.aws import Aws
 from operations.failures import Exit
 from operations.spending import quotas

@@ -9,8 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from components.common.documents import load
 from components.config import ConfigError
-from components.documents import load
 from operations import target
 from operations.failures import Exit, explain
 from operations.project.stack_file import ProjectError

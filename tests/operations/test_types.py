@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from components.common.names import ROLE_KINDS
 from components.estimates.quotas import needed
-from components.names import ROLE_KINDS
 from operations.deployment import leftovers, tagged
 from operations.engine.durations import durations
 from tests.golden.stacks import GOLDEN, told

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hyperpod_node.health.kubernetes import SETUP
 
-from components.names import CLUSTER_ID_TAG
+from components.common.names import CLUSTER_ID_TAG
 from operations.aws import Aws
 from operations.cluster import sessions
 from operations.cluster.node import Node

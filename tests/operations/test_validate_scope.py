@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.names import CLUSTER_ID_TAG
+from components.common.names import CLUSTER_ID_TAG
 from operations.cluster import sessions
 from operations.cluster.node import Node
 from operations.cluster.validate import Check, Validation, worst

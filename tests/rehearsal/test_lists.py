@@ -72,7 +72,7 @@ CLOSED: dict[str, Any] = {
         "qos": [{"name": "urgent", "preempts": ["late", "normal"]}, {"name": "late", "preempts": ["normal"]}],
     },
 }
-# Subnets of a database that cannot move; tests/components/test_live.py turns them round.
+# Subnets of a database that cannot move; tests/components/config/test_change_checks.py turns them round.
 ALWAYS_TWO = {"slurm.accounting.subnetIds"}
 # A HyperPod cluster cannot change its security groups (AWS::SageMaker::Cluster, create-only properties), nor can a file
 # system. Another sign-in makes another Grafana workspace (rehearsal/account/replacement.csv).

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from components.common.documents import load
 from components.config.keys import Key, keys
-from components.documents import load
 from operations.failures import advice
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import pytest
 from hyperpod_node.metrics import slurm
 from hyperpod_node.metrics.slurm_diag import parse_diag
 
-from components.documents import load
+from components.common.documents import load
 from operations.dashboards.boards import BOARDS, rendered
 from operations.dashboards.boards.cost import price
 from operations.dashboards.panels import COLUMNS

@@ -1,0 +1,1 @@
+"""Slurm's accounting: the record of jobs, accounts and qualities of service."""

@@ -1,0 +1,148 @@
+"""What is wrong with the keys of Slurm. Every rule yields its own problems."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from ..catalogue.regions import Region
+from ..config.model import Settings
+from ..schema.fields import Model
+from ..schema.problems import Problem
+from ..slurm.keys import Slurm
+from .keys import Accounting
+
+_KEY = "hyperpod:slurm"
+# Both are there in every database of Slurm's (sacctmgr(1)).
+ROOT, NORMAL = "root", "normal"
+# Amazon RDS User Guide, "Working with a DB instance in a VPC": a subnet group has two zones at least.
+_SUBNETS = 2
+# What only a database on RDS has.
+_OF_RDS = ("instance_class", "storage_gib", "backup_days", "subnet_ids")
+# Users of every node.
+_OWN = {"root", "ubuntu"}
+
+
+def accounting_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    """Everything wrong with the keys of Slurm, but for the folder of packages."""
+    chosen = settings.slurm
+    yield from _people(settings)
+    if chosen == Slurm():
+        return
+    if settings.orchestrator == "eks":
+        fix = "leave it out with orchestrator eks; there it is hyperpod:teams"
+        yield Problem(key=_KEY, what="is for Slurm", fix=fix)
+        return
+    if chosen.container_packages and not chosen.containers:
+        fix = "add slurm.containers: true, or leave it out"
+        yield Problem(key=f"{_KEY}.containerPackages", what="no job may run in a container", fix=fix)
+    if chosen.accounting is None:
+        for key in ("accounts", "qos"):
+            if getattr(chosen, key):
+                fix = "add slurm.accounting: {database: local}, or leave it out"
+                yield Problem(key=f"{_KEY}.{key}", what="Slurm keeps no accounts", fix=fix)
+    else:
+        yield from _database(settings, chosen.accounting, region)
+    yield from _names(chosen)
+    yield from _accounts(chosen)
+    yield from _qos(chosen)
+
+
+def _database(settings: Settings, accounting: Accounting, region: Region | None) -> Iterator[Problem]:
+    key, existing = f"{_KEY}.accounting", bool(settings.network.vpc_id)
+    if accounting.database == "local":
+        for name in sorted(accounting.model_fields_set.intersection(_OF_RDS)):
+            fix = "add database: rds, or leave it out"
+            yield Problem(key=f"{key}.{_alias(accounting, name)}", what="is of a database on RDS", fix=fix)
+        return
+    if region and region.partition != "aws":
+        what = f"the lifecycle scripts have no certificate of RDS's authority in {region.name}"
+        yield Problem(key=f"{key}.database", what=what, fix="local")
+    given = accounting.subnet_ids
+    if given and not existing:
+        yield Problem(key=f"{key}.subnetIds", what="set without network.vpcId", fix="leave it out: the stack makes two")
+    elif existing and (len(given) != _SUBNETS or len(set(given)) != _SUBNETS):
+        what = "is missing" if not given else f"has {len(set(given))} subnets"
+        fix = "two subnets of the existing VPC, in different zones, as RDS wants them"
+        yield Problem(key=f"{key}.subnetIds", what=what, fix=fix)
+
+
+def _alias(model: Model, name: str) -> str:
+    return type(model).model_fields[name].alias or name
+
+
+def strangers(settings: Settings) -> list[str]:
+    """Who is in an account and not in the list of people, where there is one: a directory may know them, or nobody."""
+    people = {user.name for user in settings.users} | _OWN
+    named = {user for account in settings.slurm.accounts for user in account.users}
+    return sorted(named - people) if settings.users else []
+
+
+def _people(settings: Settings) -> Iterator[Problem]:
+    accounts = [account.name for account in settings.slurm.accounts]
+    for index, user in enumerate(settings.users):
+        if settings.orchestrator == "eks" or user.account is None or user.account in accounts:
+            continue
+        key = f"hyperpod:users[{index}].account"
+        if settings.slurm.accounting is None:
+            fix = "add slurm.accounting and slurm.accounts, or leave it out"
+            yield Problem(key=key, what="Slurm keeps no accounts", fix=fix)
+        else:
+            what = f'there is no account "{user.account}" in slurm.accounts'
+            fix = f"one of {', '.join(accounts)}" if accounts else "add it there, or leave it out"
+            yield Problem(key=key, what=what, fix=fix)
+
+
+def _names(chosen: Slurm) -> Iterator[Problem]:
+    for key, named in (("accounts", chosen.accounts), ("qos", chosen.qos)):
+        for name, times in Counter(one.name for one in named).items():
+            if times > 1:
+                yield Problem(key=f"{_KEY}.{key}", what=f'{times} are named "{name}"', fix="names must differ")
+
+
+def _accounts(chosen: Slurm) -> Iterator[Problem]:
+    parents = {account.name: account.parent for account in chosen.accounts}
+    known = {NORMAL, *(qos.name for qos in chosen.qos)}
+    for index, account in enumerate(chosen.accounts):
+        key = f"{_KEY}.accounts[{index}]"
+        if account.name == ROOT:
+            yield Problem(key=f"{key}.name", what="root is Slurm's own account", fix="another name")
+        if account.parent != ROOT and account.parent not in parents:
+            yield Problem(key=f"{key}.parent", what=f'there is no account "{account.parent}"', fix=_list(parents, ROOT))
+        elif _in_a_circle(account.name, parents):
+            yield Problem(
+                key=f"{key}.parent", what=f"{account.name} is above itself", fix="an account that is not below"
+            )
+        for qos in account.qos:
+            if qos not in known:
+                yield Problem(
+                    key=f"{key}.qos", what=f'there is no QOS "{qos}"', fix=f"one of {', '.join(sorted(known))}"
+                )
+        for user, times in Counter(account.users).items():
+            if times > 1:
+                yield Problem(key=f"{key}.users", what=f'"{user}" is there {times} times', fix="once")
+
+
+def _list(parents: Mapping[str, str], root: str) -> str:
+    return f"one of {', '.join([root, *sorted(parents)])}"
+
+
+def _in_a_circle(name: str, parents: Mapping[str, str]) -> bool:
+    above, seen = parents[name], {ROOT}
+    while above in parents and above not in seen:
+        if above == name:
+            return True
+        seen.add(above)
+        above = parents[above]
+    return False
+
+
+def _qos(chosen: Slurm) -> Iterator[Problem]:
+    known = {NORMAL, *(qos.name for qos in chosen.qos)}
+    for index, qos in enumerate(chosen.qos):
+        key = f"{_KEY}.qos[{index}].preempts"
+        for other in qos.preempts:
+            if other not in known:
+                yield Problem(key=key, what=f'there is no QOS "{other}"', fix=f"one of {', '.join(sorted(known))}")
+            elif other == qos.name:
+                yield Problem(key=key, what="a QOS does not preempt itself", fix="others, or leave it out")

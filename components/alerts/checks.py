@@ -1,0 +1,26 @@
+"""What is wrong with the keys of alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..catalogue.regions import Region
+from ..config.model import Settings
+from ..schema.problems import Problem
+
+
+def alert_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    """Everything wrong with the keys of alerts."""
+    chosen = settings.alerts
+    if chosen.email and chosen.topic_arn:
+        yield Problem(
+            key="hyperpod:alerts.email",
+            what="alerts go to the topic that is given",
+            fix="subscribe the address to that topic, or leave one of the two out",
+        )
+    if (arn := chosen.topic_arn) and region and arn.split(":")[1:4:2] != [region.partition, region.name]:
+        yield Problem(
+            key="hyperpod:alerts.topicArn",
+            what=f"the topic is in {arn.split(':')[3]}",
+            fix=f"a topic in {region.name}, or email",
+        )

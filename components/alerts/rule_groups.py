@@ -1,0 +1,73 @@
+"""Which rules a stack's Prometheus evaluates: those of its orchestrator and accelerator, for its cluster alone.
+
+The files beside this one hold them, with ``$cluster`` for the cluster's name: several clusters may write to one
+workspace. One namespace holds all of a stack's groups, since a workspace has ten of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..catalogue.accelerators import lookup
+from ..common.documents import dump, load
+from ..config import Config
+from . import eks_labels
+
+Group: TypeAlias = dict[str, Any]
+
+# Amazon Managed Service for Prometheus User Guide, "Service quotas": rules per rule group, by default; characters of a
+# rule groups namespace's definition.
+RULES_PER_GROUP = 20
+NAMESPACE_BYTES = 1_000_000
+_EVERYWHERE = ("nodes", "network", "storage", "training")
+
+
+def names(orchestrator: str, accelerator: str) -> tuple[str, ...]:
+    """The files, without their ending, that hold the rules of a variant."""
+    return (*_EVERYWHERE, orchestrator, accelerator)
+
+
+def namespace(config: Config, cluster: str, bandwidth: int) -> str:
+    """The definition of a stack's one rule groups namespace: every group, as YAML.
+
+    ``bandwidth`` is that of its file system, bytes per second.
+    """
+    groups = [*_shipped(config, cluster), *_facts(config, cluster, bandwidth)]
+    if config.settings.orchestrator == "eks":
+        groups += _batches("labels", eks_labels.rules(cluster, config.settings.accelerator))
+    return dump({"groups": groups}, width=120)
+
+
+def _shipped(config: Config, cluster: str) -> Iterator[Group]:
+    for name in names(config.settings.orchestrator, config.settings.accelerator):
+        text = Path(__file__).with_name(f"{name}.yaml").read_text()
+        yield from load(text.replace('"$cluster"', f'"{cluster}"'))["groups"]
+
+
+def _facts(config: Config, cluster: str, bandwidth: int) -> Iterator[Group]:
+    """What rules compare with. Slurm's nodes tell by themselves what their type should have."""
+    settings = config.settings
+    rules: list[eks_labels.Rule] = [
+        {
+            "record": "hyperpod:storage_throughput_bytes",
+            "expr": f"vector({bandwidth})",
+            "labels": {"cluster": cluster},
+        }
+    ]
+    if settings.orchestrator == "eks":
+        for group in settings.groups:
+            kind = lookup(group.instance_type)
+            for what, number in (("accelerators", kind.accelerators), ("efa_interfaces", kind.efa_interfaces)):
+                node = (
+                    f'max by (cluster, node, group) (hyperpod_node_info{{cluster="{cluster}", group="{group.name}"}})'
+                )
+                if number:
+                    rules.append({"record": f"hyperpod_{what}_expected", "expr": f"{node} * {number}"})
+    yield from _batches("facts", rules)
+
+
+def _batches(name: str, rules: Sequence[eks_labels.Rule]) -> Iterator[Group]:
+    for start in range(0, len(rules), RULES_PER_GROUP):
+        yield {"name": f"{name}-{start}", "rules": list(rules[start : start + RULES_PER_GROUP])}

@@ -1,0 +1,1 @@
+"""The HyperPod cluster, and what it asks of an orchestrator."""

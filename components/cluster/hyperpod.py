@@ -1,0 +1,160 @@
+"""The SageMaker HyperPod cluster: the only place that creates it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_aws_native as aws_native
+from pulumi import CustomTimeouts, Input, Output, ResourceOptions
+
+from ..common.context import Context
+from ..common.policies import allow, document
+from ..config import InstanceGroup
+from ..nodes.lifecycle_bucket import ENTRY_POINT
+from .orchestrator import Cluster, Orchestrator
+
+sagemaker = aws_native.sagemaker
+# The instances are in an account of SageMaker, which attaches volumes to them (SageMaker Developer Guide, "Using the
+# Amazon EBS CSI driver on SageMaker HyperPod EKS clusters").
+_VOLUME_ACTIONS = ("sagemaker:AttachClusterNodeVolume", "sagemaker:DetachClusterNodeVolume")
+
+# CreateCluster, MinInstanceCount: HyperPod gives up on a group that is not up after three hours.
+_TIMEOUTS = CustomTimeouts(create="3h30m", update="3h30m", delete="1h")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HyperPodArgs:
+    """What the cluster is made from.
+
+    ``role_arns`` has an execution role for each node kind. ``mounts`` are the file systems that HyperPod mounts where
+    its image sets the nodes up. ``ready`` is everything a node needs before it boots; the
+    cluster waits for all of it, and for nothing else.
+    """
+
+    context: Context
+    orchestrator: Orchestrator
+    role_arns: Mapping[str, Input[str]]
+    lifecycle_uri: Input[str]
+    subnet_id: Input[str]
+    security_group_ids: Sequence[Input[str]]
+    ready: Sequence[pulumi.Resource]
+    mounts: Sequence[sagemaker.ClusterInstanceStorageConfigArgs]
+
+
+class HyperPod(Cluster):
+    """Owns the HyperPod cluster, and with EKS the EBS driver's permissions on its nodes.
+
+    It uses Cloud Control (pulumi-aws-native), because pulumi-aws has no HyperPod cluster. It does not wait for FSx,
+    which nodes find at boot, unless HyperPod's image mounts it. Scaling, labels and scripts are updates in place; only
+    the cluster's name, its VPC and its EKS cluster replace it.
+    """
+
+    arn: Output[str]
+    cluster: aws_native.sagemaker.Cluster
+
+    def __init__(self, name: str, args: HyperPodArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:HyperPod", name, None, opts)
+        self._args = args
+        context, settings = args.context, args.context.settings
+        self.cluster = sagemaker.Cluster(
+            f"{name}-cluster",
+            cluster_name=context.names.cluster,
+            instance_groups=[self._group(group) for group in context.config.instance_groups],
+            orchestrator=args.orchestrator.orchestrator,
+            vpc_config=sagemaker.ClusterVpcConfigArgs(
+                security_group_ids=list(args.security_group_ids), subnets=[args.subnet_id]
+            ),
+            node_recovery=sagemaker.ClusterNodeRecovery(settings.node_recovery),
+            # Named, because AWS's references disagree on what happens without it: by the Developer Guide ("Continuous
+            # provisioning for enhanced cluster operations ...") new clusters are continuous, by CloudFormation's
+            # registry they scale as in the previous release.
+            node_provisioning_mode=sagemaker.ClusterNodeProvisioningMode(settings.node_provisioning)
+            if settings.node_provisioning
+            else None,
+            tags=[aws_native.TagArgs(key=key, value=value) for key, value in sorted(_tags(context).items())],
+            opts=ResourceOptions(
+                parent=self, depends_on=list(args.ready), protect=settings.protect, custom_timeouts=_TIMEOUTS
+            ),
+        )
+        self.arn = Output.all(self.cluster.cluster_arn, self.cluster.cluster_status, self.cluster.urn).apply(_made)
+        if args.orchestrator.volume_role is not None:
+            aws.iam.RolePolicy(
+                f"{name}-volumes",
+                role=args.orchestrator.volume_role,
+                policy=self.arn.apply(lambda arn: document([allow(_VOLUME_ACTIONS, [arn])])),
+                opts=ResourceOptions(parent=self),
+            )
+        self.register_outputs({"arn": self.arn})
+
+    def _group(self, group: InstanceGroup) -> sagemaker.ClusterInstanceGroupArgs:
+        args, worker = self._args, group.worker
+        config = args.orchestrator.group_config(group)
+        return sagemaker.ClusterInstanceGroupArgs(
+            instance_group_name=group.name,
+            instance_type=group.type.name,
+            instance_count=group.count,
+            min_instance_count=worker.min_count if worker else None,
+            execution_role=args.role_arns[group.role],
+            life_cycle_config=sagemaker.ClusterLifeCycleConfigArgs(
+                source_s3_uri=args.lifecycle_uri,
+                **{"on_init_complete" if args.context.settings.slurm.by_image else "on_create": ENTRY_POINT},
+            ),
+            instance_storage_configs=self._volumes(group),
+            threads_per_core=worker.threads_per_core if worker else 1,
+            training_plan_arn=worker.training_plan_arn if worker else None,
+            capacity_requirements=_capacity(group),
+            image_release_version=worker.image_release if worker else None,
+            on_start_deep_health_checks=[
+                sagemaker.ClusterDeepHealthCheckType(check) for check in worker.deep_health_checks
+            ]
+            if worker and worker.deep_health_checks
+            else None,
+            kubernetes_config=config.kubernetes_config,
+            slurm_config=config.slurm_config,
+        )
+
+    def _volumes(self, group: InstanceGroup) -> list[sagemaker.ClusterInstanceStorageConfigArgs]:
+        """The data volume; with a customer key also the root volume, whose size HyperPod decides."""
+        key = self._args.context.key
+        volumes = [sagemaker.ClusterEbsVolumeConfigArgs(volume_size_in_gb=group.volume_gib, volume_kms_key_id=key)]
+        if key is not None:
+            volumes.append(sagemaker.ClusterEbsVolumeConfigArgs(root_volume=True, volume_kms_key_id=key))
+        disks = [sagemaker.ClusterInstanceStorageConfigArgs(ebs_volume_config=volume) for volume in volumes]
+        return [*disks, *(self._args.mounts if self._args.context.settings.slurm.by_image else ())]
+
+
+def _made(found: Sequence[str]) -> str:
+    """The cluster's ARN. Raises RunError for a cluster whose creation failed.
+
+    AWS keeps such a cluster, and it can only be deleted (awslabs/awsome-distributed-ai, issue 186). Pulumi has it in
+    its state, finds no difference, and would call the next update a success (pulumi/pulumi-aws-native, pull request
+    208).
+    """
+    arn, status, urn = found
+    if status == "Failed":
+        raise pulumi.RunError(
+            "AWS reports the HyperPod cluster as Failed. It cannot be repaired, only deleted. `hyperpod "
+            f"deploy {pulumi.get_stack()} --lose {urn.rsplit('::', 1)[-1]}` deletes it and creates it again. With the "
+            f"Pulumi CLI alone: pulumi destroy --stack {pulumi.get_stack()} --target-dependents --target '{urn}', "
+            "then pulumi up"
+        )
+    return arn
+
+
+def _tags(context: Context) -> dict[str, str]:
+    """The cluster's tags. SageMaker's training operator may only touch clusters that carry one of its own (managed
+    policy AmazonSageMakerHyperPodTrainingOperatorAccess)."""
+    operator = context.settings.charts.hyperpod_training_operator
+    return {**context.tags, **({"SageMaker": "true"} if operator else {})}
+
+
+def _capacity(group: InstanceGroup) -> sagemaker.ClusterCapacityRequirementsArgs | None:
+    """Spot where configured; on-demand is HyperPod's default."""
+    if group.worker and group.worker.capacity == "spot":
+        return sagemaker.ClusterCapacityRequirementsArgs(
+            spot=sagemaker.ClusterSpotOptionsArgs()  # type: ignore[no-untyped-call]
+        )
+    return None

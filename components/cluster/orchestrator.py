@@ -1,0 +1,63 @@
+"""What HyperPod and the program ask of an orchestrator: Slurm (slurm.py) or EKS (kubernetes/eks.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pulumi
+import pulumi_aws_native as aws_native
+from pulumi import ComponentResource, Input, Output
+
+from ..common.context import Context
+from ..config import InstanceGroup
+from ..network.vpc import Network
+from ..storage.file_systems import Storage
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrchestratorArgs:
+    """What either is made from. ``node_groups`` are the nodes' security groups, ``node_roles`` their execution roles
+    by kind. ``accounting``: the database that HyperPod's own slurmdbd uses, None where the scripts know it."""
+
+    context: Context
+    network: Network
+    node_groups: Sequence[Input[str]]
+    node_roles: Mapping[str, Input[str]]
+    accounting: aws_native.sagemaker.ClusterAccountingDatabaseArgs | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupConfig:
+    """What an orchestrator adds to an instance group."""
+
+    slurm_config: aws_native.sagemaker.ClusterSlurmConfigArgs | None = None
+    kubernetes_config: aws_native.sagemaker.ClusterKubernetesConfigArgs | None = None
+
+
+class Cluster(ComponentResource):
+    """What an orchestrator sees of the HyperPod cluster."""
+
+    arn: Output[str]
+
+
+class Orchestrator(Protocol):
+    """``orchestrator`` is the cluster's own input. The cluster waits for ``ready``. ``outputs`` are the stack's.
+
+    ``volume_role`` is the role that attaches volumes to nodes, None where none does.
+    """
+
+    orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
+    ready: list[pulumi.Resource]
+    outputs: Mapping[str, Input[Any]]
+    volume_role: Input[str] | None
+
+    def group_config(self, group: InstanceGroup) -> GroupConfig:
+        """What an instance group has for this orchestrator."""
+        ...
+
+    def prepare_training(self, cluster: Cluster, storage: Storage, groups: Sequence[Input[str]]) -> None:
+        """Make what jobs need besides the cluster, whose nodes it may need. ``groups`` are the file system's security
+        groups."""
+        ...

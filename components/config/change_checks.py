@@ -1,0 +1,339 @@
+"""Remembers what a stack was deployed with, and refuses changes that a deployed stack cannot make.
+
+Pulumi knows only resources: it would replace a file system whose capacity is lowered, and find out half-way that AWS
+cannot move a subnet. So every deployment records in an output what cannot change, and the next one compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from ..accounting.keys import Accounting
+from ..common.names import BUCKET, CLUSTER_ID_TAG, DEPLOYED_WITH, Names
+from ..network.endpoint_zones import zone_problems
+from ..observability.existing_workspaces import existing_problems
+from ..security import bucket_writers
+from ..security.encryption import KEY, key_problems
+from ..storage.linked_bucket import bucket_problems
+from . import Config, ConfigError, Problem
+
+_ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi stack init NAME)"
+# The function by which a stack reference reads (github.com/pulumi/pulumi, pkg/resource/deploy/builtins.go).
+_READ = "pulumi:pulumi:readStackOutputs"
+
+
+def require_possible(config: Config, names: Names, account: str, deployer: str) -> Mapping[str, Any]:
+    """What the last deployment left, empty for the first one.
+
+    Raises ConfigError with every value of ``config`` that the deployed stack cannot change to, or if ``deployer`` may
+    not deploy it.
+    """
+    left = _left()
+    before = left.get(DEPLOYED_WITH) or {}
+    problems = list(impossible(before, config)) if before else []
+    problems += [] if problems else renamed(left, names)
+    problems += bucket_writers.locked_out(config.settings, before, deployer)
+    problems += key_problems(config, account)
+    problems += existing_problems(config, account)
+    problems += bucket_problems(config)
+    # A deployed stack has its endpoints.
+    problems += [] if before else zone_problems(config)
+    if problems := problems + list(_zone(config, names)):
+        raise ConfigError(problems)
+    return before
+
+
+def deployed_with(config: Config) -> dict[str, Any]:
+    """What later deployments of the stack are compared with: strings, numbers and lists, none of which is null."""
+    settings = config.settings
+    net = settings.network
+    return {
+        "region": config.region.name,
+        "orchestrator": settings.orchestrator,
+        "clusterName": settings.cluster_name,
+        "network": {
+            "cidr": "" if net.vpc_id else net.cidr,
+            "secondaryCidr": "" if net.vpc_id else net.secondary_cidr or "",
+            "vpcId": net.vpc_id or "",
+            "privateSubnetId": net.private_subnet_id or "",
+            "securityGroupIds": list(net.security_group_ids),
+        },
+        "fsx": {
+            "storageGiB": 0 if settings.fsx.file_system_id else config.fsx_gib,
+            "efa": settings.fsx.efa,
+            "throughput": settings.fsx.throughput,
+            **({"fileSystemId": settings.fsx.file_system_id} if settings.fsx.file_system_id else {}),
+        },
+        **({"homeStorageGiB": settings.fsx.home_storage_gib} if settings.fsx.home_storage_gib else {}),
+        **_accounting_of(settings.slurm.accounting),
+        **({"setup": settings.slurm.setup} if settings.slurm.by_image else {}),
+        **({"kmsKey": settings.security.kms_key} if settings.security.kms_key else {}),
+        "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
+        "workers": {
+            group.name: {"threadsPerCore": group.threads_per_core, "capacity": group.capacity}
+            for group in settings.groups
+        },
+        "roleArn": settings.existing_role_arn or "",
+        "kubernetesVersion": settings.kubernetes_version if settings.orchestrator == "eks" else "",
+        "authenticationMode": settings.authentication_mode if settings.orchestrator == "eks" else "",
+        **({"queues": settings.charts.queues} if settings.orchestrator == "eks" else {}),
+    }
+
+
+def renamed(left: Mapping[str, Any], names: Names) -> Iterator[Problem]:
+    """Another name of the stack, its project or account, although nothing in its file has changed.
+
+    A stack keeps its outputs when it gets another name (`pulumi stack rename`). Names on AWS have a hash of it.
+    """
+    bucket = left.get(BUCKET)
+    if bucket and bucket != names.bucket:
+        yield Problem(
+            key="pulumi stack",
+            what=f"this stack is deployed under another name, project or account: its bucket is {bucket} and would "
+            f"become {names.bucket}; nearly every resource would be replaced, nodes and file system among them",
+            fix="give it its old name back (`pulumi stack rename OLD`); for a new name, deploy a second stack, move "
+            "the data, and destroy this one",
+        )
+
+
+def _left() -> Mapping[str, Any]:
+    """The outputs of the last deployment; empty before the first one, and if the backend does not answer."""
+    name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
+    try:
+        answer = pulumi.runtime.invoke(_READ, {"name": name}).value
+    except Exception as unreadable:  # A precaution: this must never stop a deployment.
+        pulumi.log.debug(f"the outputs of {name} cannot be read: {unreadable}")
+        return {}
+    return (answer or {}).get("outputs") or {}
+
+
+def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
+    """Every value of ``config`` that a stack deployed with ``before`` cannot change to."""
+    after = deployed_with(config)
+    if (before["region"], before["orchestrator"]) != (after["region"], after["orchestrator"]):
+        for key, name in (("aws:region", "region"), ("hyperpod:orchestrator", "orchestrator")):
+            if before[name] != after[name]:
+                yield Problem(key=key, what=f"this stack is deployed with {before[name]}", fix=_ELSEWHERE)
+        # Everything else differs with it.
+        return
+    if before["clusterName"] != after["clusterName"]:
+        yield Problem(
+            key="hyperpod:clusterName",
+            what=f'the cluster is called "{before["clusterName"]}", '
+            "and a new name would create a new cluster and delete every node",
+            fix=f"keep the name; otherwise {_ELSEWHERE}",
+        )
+    if (key := before.get("kmsKey", "")) != after.get("kmsKey", ""):
+        yield Problem(
+            key=KEY,
+            what=f"this stack is encrypted with {_key_in_words(key)}, and file systems and volumes "
+            "cannot change their key: replacements would be new and empty",
+            fix=f"keep it; otherwise {_ELSEWHERE}",
+        )
+    if (setup := before.get("setup", "scripts")) != after.get("setup", "scripts"):
+        yield Problem(
+            key="hyperpod:slurm.setup",
+            what=f"the nodes of this stack are set up by the {setup}, and a change would reach new nodes alone: AWS "
+            "replaces no controller",
+            fix=f"keep {setup}; otherwise {_ELSEWHERE}",
+        )
+    yield from _accounting(before.get("accounting"), after.get("accounting"))
+    yield from _network(before["network"], after["network"])
+    yield from _file_system(before["fsx"], after["fsx"])
+    home = int(before.get("homeStorageGiB", 0)), after.get("homeStorageGiB", 0)
+    if all(home):
+        yield from _by_a_tenth("hyperpod:fsx.homeStorageGiB", "the file system for /home", *home)
+    yield from _instance_types(before["instanceTypes"], after["instanceTypes"])
+    yield from _workers(before.get("workers", {}), after["workers"])
+    if before.get("roleArn", after["roleArn"]) != after["roleArn"]:
+        yield Problem(
+            key="hyperpod:existingRoleArn",
+            what=f"the nodes have {before['roleArn'] or 'roles of the stack'}, and existing groups keep their role",
+            fix=f"keep it; otherwise {_ELSEWHERE}",
+        )
+    yield from _kubernetes(before, after)
+    if {before.get("queues"), after.get("queues")} == {"kueue", "task-governance"}:
+        # Amazon SageMaker Developer Guide, "Task governance setup", "Kueue settings": the add-on installs Kueue, too.
+        # Pulumi deletes last: what both call alike, such as Kueue's definitions, would go with the old one.
+        yield Problem(
+            key="hyperpod:charts.queues",
+            what=f"this stack is deployed with {before['queues']}, which brings a Kueue of its own, as does the other: "
+            "one update would install the new one and then delete what both have in common",
+            fix="deploy with none first, and then with this",
+        )
+
+
+def _accounting_of(accounting: Accounting | None) -> dict[str, Any]:
+    """What cannot change of the accounting: only a database of its own is a resource of the stack's."""
+    if accounting is None or accounting.database == "local":
+        return {}
+    return {"accounting": {"storageGiB": accounting.storage_gib, "subnetIds": sorted(accounting.subnet_ids)}}
+
+
+def _accounting(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Iterator[Problem]:
+    """ModifyDBInstance, AllocatedStorage: a tenth more at least, which RDS makes of less by itself, so that the next
+    deployment would ask for a smaller one. A subnet group that a database is in keeps its zones."""
+    key = "hyperpod:slurm.accounting"
+    if before is None:
+        return
+    if after is None:
+        yield Problem(
+            key=f"{key}.database",
+            what="the history of jobs is in a database on RDS, which would be deleted under the controller",
+            fix=f"keep rds; otherwise save it (mariadb-dump) and {_ELSEWHERE}",
+        )
+        return
+    yield from _by_a_tenth(f"{key}.storageGiB", "the database", int(before["storageGiB"]), after["storageGiB"])
+    if after["subnetIds"] != before["subnetIds"]:
+        yield Problem(
+            key=f"{key}.subnetIds",
+            what=f"the database is in {', '.join(before['subnetIds'])}",
+            fix=f"keep them; otherwise {_ELSEWHERE}",
+        )
+
+
+def _key_in_words(key: str) -> str:
+    return {"": "keys of AWS's", "create": "a key that it created"}.get(key, key)
+
+
+def _zone(config: Config, names: Names) -> Iterator[Problem]:
+    """A zone other than that of the nodes' subnet, which is found by the stack's tag.
+
+    A new subnet would have the same addresses, and AWS refuses it while the old one exists. The file system stays in
+    one zone for life, so it would be replaced by an empty one. This asks the account and not the output, because a
+    failed first deployment has no output, and people then try a zone with capacity. In an existing VPC nothing moves.
+    """
+    if config.settings.network.vpc_id:
+        return
+    found = aws.ec2.get_subnets(
+        filters=[
+            {"name": f"tag:{CLUSTER_ID_TAG}", "values": [names.cluster_id]},
+            {"name": "tag:Name", "values": [f"{names.cluster}-private"]},
+        ]
+    )
+    for subnet in found.ids:
+        zone = aws.ec2.get_subnet(id=subnet).availability_zone_id
+        if zone != config.zone_id:
+            yield Problem(
+                key="hyperpod:availabilityZoneId",
+                what=f"this stack is in {zone}, and its network and file system cannot move to {config.zone_id}",
+                fix=f"keep {zone}; or go there as docs/data.md says (Follow capacity into another zone)",
+            )
+
+
+def _network(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:
+    """Another block, subnet or group replaces file system and cluster (AWS::EC2::Subnet, AWS::SageMaker::Cluster)."""
+    for key in after:
+        if before[key] != after[key]:
+            yield Problem(
+                key=f"hyperpod:network.{key}",
+                what=f"this stack is deployed with {before[key] or 'none'}; "
+                "a different value would replace the file system and the cluster",
+                fix=f"keep it; otherwise {_ELSEWHERE}",
+            )
+
+
+def _by_a_tenth(key: str, name: str, has: int, wanted: int) -> Iterator[Problem]:
+    """Storage that only grows, by a tenth at least. OpenZFS: UpdateFileSystem, StorageCapacity."""
+    if wanted != has and wanted * 10 < has * 11:
+        yield Problem(
+            key=key,
+            what=f"{wanted} GiB, and {name} has {has} GiB: it can only grow, by a tenth at least",
+            fix=f"{has}, or at least {-(-has * 11 // 10)}",
+        )
+
+
+def _file_system(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:
+    """UpdateFileSystem, and FSx for Lustre User Guide, "Managing storage capacity" and "Working with EFA"."""
+    has, mounted = int(before["storageGiB"]), before.get("fileSystemId", "")
+    if mounted != after.get("fileSystemId", ""):
+        yield Problem(
+            key="hyperpod:fsx.fileSystemId",
+            what=f"/fsx is {mounted or 'a file system of the stack'}, with which its nodes and jobs run",
+            fix=f"keep it; otherwise {_ELSEWHERE}",
+        )
+        return
+    if after["storageGiB"] < has:
+        yield Problem(
+            key="hyperpod:fsx.storageGiB",
+            what=f"{after['storageGiB']} GiB, and the file system has {has} GiB: "
+            "it can only grow, and a smaller one would be new and empty",
+            fix=f"at least {has}; for less, save what is on it and {_ELSEWHERE}",
+        )
+    if before["efa"] != after["efa"]:
+        yield Problem(
+            key="hyperpod:fsx.efa",
+            what=f"the file system was created {'with' if before['efa'] else 'without'} EFA, which cannot change: "
+            "a replacement would be new and empty",
+            fix=f"keep it {'true' if before['efa'] else 'false'}; otherwise {_ELSEWHERE}",
+        )
+    elif before["efa"] and before["throughput"] != after["throughput"]:
+        yield Problem(
+            key="hyperpod:fsx.throughput",
+            what="the throughput of a file system with EFA cannot be changed",
+            fix=f"keep {before['throughput']:g}",
+        )
+
+
+def _instance_types(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Problem]:
+    """SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration": to update an instance group, its
+    InstanceType must be the one it has. (The same page's overview says that it can be changed; the safe side is no.)"""
+    for name, kind in after.items():
+        if before.get(name, kind) == kind:
+            continue
+        if name == "controller":
+            key, fix = "controllerInstanceType", f"keep it, as a controller cannot be removed; otherwise {_ELSEWHERE}"
+        elif name == "login":
+            key, fix = "login", "remove the login nodes with one update (login={}) and add new ones with the next"
+        else:
+            key, fix = "workers", "add a group with another name, and remove this one once no job needs it"
+        yield Problem(
+            key=f"hyperpod:{key}",
+            what=f'group "{name}" runs on {before[name]}, and an existing group cannot change to {kind}',
+            fix=fix,
+        )
+
+
+def _workers(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration": an existing group keeps its
+    ThreadsPerCore, as its role; "Spot instances in Amazon SageMaker HyperPod": and its CapacityRequirements."""
+    for name, wanted in after.items():
+        for field, value in wanted.items():
+            if (has := before.get(name, wanted)[field]) != value:
+                yield Problem(
+                    key="hyperpod:workers",
+                    what=f'group "{name}" has {field} {has}, and an existing group cannot change to {value}',
+                    fix="add a group with another name, and remove this one once no job needs it",
+                )
+
+
+def _kubernetes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:
+    """Amazon EKS User Guide, "Update existing cluster to new Kubernetes version", "Rollback cluster to previous
+    Kubernetes version", and "Change authentication mode to use access entries"."""
+    if not after["kubernetesVersion"]:
+        return
+    has, wanted = (int(version["kubernetesVersion"].split(".")[1]) for version in (before, after))
+    if wanted > has + 1:
+        yield Problem(
+            key="hyperpod:kubernetesVersion",
+            what=f"the control plane runs {before['kubernetesVersion']}, and EKS updates one minor version at a time",
+            fix=f"update to 1.{has + 1} first",
+        )
+    elif wanted < has:
+        yield Problem(
+            key="hyperpod:kubernetesVersion",
+            what=f"the control plane runs {before['kubernetesVersion']}, and EKS rolls back only one version, "
+            "within 7 days of an update, after the add-ons",
+            fix=f"keep {before['kubernetesVersion']}; or roll back with `aws eks update-cluster-version`, then "
+            "`pulumi refresh`",
+        )
+    if (before["authenticationMode"], after["authenticationMode"]) == ("API", "API_AND_CONFIG_MAP"):
+        yield Problem(
+            key="hyperpod:authenticationMode",
+            what="access entries alone are in use, and EKS cannot switch back",
+            fix="keep API",
+        )

@@ -1,0 +1,1 @@
+"""The IAM roles of the nodes."""

@@ -1,0 +1,80 @@
+"""The keys of EKS: its teams and its charts."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool, StrictInt
+
+from ..schema.fields import (
+    IN_PLACE,
+    Change,
+    Model,
+    Namespace,
+    RoleArn,
+)
+
+DEFAULT_AUTHENTICATION_MODE: Literal["API"] = "API"
+
+
+DEFAULT_TEAM = "training"
+
+
+# User ids of teams: above those of the images' own users, below 65536, where a pod's user namespace ends (Kubernetes,
+# "User Namespaces").
+FIRST_UID, UIDS = 10_000, 50_000
+
+
+class Team(Model):
+    """A team that trains on a Kubernetes cluster: its namespace, and who may use it."""
+
+    name: Annotated[Namespace, Change("in place", "in place: a new namespace; the old one is deleted with its jobs")]
+    """Name of the team and of its namespace; with task governance the namespace is hyperpod-ns-NAME."""
+    role_arns: Annotated[tuple[RoleArn, ...], IN_PLACE] = ()
+    """IAM roles that may use the namespace."""
+    accelerators: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0)
+    """Guaranteed number of devices (GPUs or Trainium chips). Default: an equal share."""
+    fair_share_weight: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0, le=100)
+    """Weight by which the team borrows devices that other teams leave idle, 0 to 100. Default: 50. Task governance
+    only."""
+    volumes_gib: Annotated[StrictInt, IN_PLACE] = Field(2000, alias="volumesGiB", ge=0)
+    """Total capacity of the volumes of class gp3 that the team may create, GiB."""
+    file_systems_gib: Annotated[StrictInt | None, IN_PLACE] = Field(None, alias="fileSystemsGiB", ge=0)
+    """Total capacity of the file systems of class fsx-lustre that the team may create, GiB. Default: the capacity of
+    the stack's own file system."""
+
+    @property
+    def uid(self) -> int:
+        """The id of the user and group that the team's jobs run as. It depends on the team's name alone."""
+        return FIRST_UID + int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:8]) % UIDS
+
+
+class Charts(Model):
+    """What runs on the Kubernetes cluster in addition to EKS's own add-ons."""
+
+    mpi_operator: Annotated[StrictBool, IN_PLACE] = True
+    """Kubeflow's operator for MPIJob."""
+    training_operator: Annotated[StrictBool, IN_PLACE] = True
+    """Kubeflow's operator for PyTorchJob."""
+    hyperpod_training_operator: Annotated[StrictBool, IN_PLACE] = False
+    """SageMaker's operator for HyperPodPyTorchJob, with cert-manager."""
+    health_monitoring: Annotated[StrictBool, IN_PLACE] = True
+    """HyperPod's agent that detects faulty nodes."""
+    deep_health_check: Annotated[StrictBool, IN_PLACE] = True
+    """Permissions for deep health checks, in a namespace that health monitoring and job restart also need."""
+    job_auto_restart: Annotated[StrictBool, IN_PLACE] = True
+    """Restart jobs that request it after a node is replaced, in namespaces whose names begin with hyperpod: with task
+    governance, or of teams named so."""
+    neuron_scheduler: Annotated[StrictBool, IN_PLACE] = False
+    """Scheduler extension that places pods on neighbouring NeuronCores. Trainium only."""
+    network_policies: Annotated[StrictBool, IN_PLACE] = True
+    """Network policies that isolate each team's pods from the other teams'."""
+    strict_network_policies: Annotated[StrictBool, IN_PLACE] = False
+    """Give a new pod no connections until its network policies are enforced. Pods in other namespaces then have no
+    connections at all unless they have a policy of their own. Needs `networkPolicies`."""
+    queues: Annotated[
+        Literal["kueue", "task-governance", "none"],
+        Change("in part", "in place; from kueue to task-governance or back by way of none"),
+    ] = "kueue"
+    """What shares the accelerators between the teams: Kueue, SageMaker's task governance, or nothing."""

@@ -1,0 +1,1 @@
+"""The VPC with its subnets and endpoints, and the security groups."""

@@ -1,0 +1,105 @@
+"""What the VPC endpoints of a closed network let through: without a policy each of them reaches every account.
+
+The statements are those of AWS's own examples (github.com/aws-samples/data-perimeter-policy-examples,
+vpc_endpoint_policies): identities of ours to resources of ours, AWS's services, and the few resources of AWS's own that
+nodes need. A policy allows nothing by itself: roles, buckets and repositories decide as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from ..common.context import Context
+from ..common.policies import Statement, allow, document
+from ..identity.roles import PULL_ACTIONS
+
+# The prefix of a service's actions, where it is not the endpoint's name (AWS PrivateLink guide, "AWS services that
+# integrate with AWS PrivateLink"; Service Authorization Reference).
+_PREFIXES: Mapping[str, str] = {
+    "aps-workspaces": "aps",
+    "ecr.api": "ecr",
+    "ecr.dkr": "ecr",
+    "monitoring": "cloudwatch",
+    "sagemaker.api": "sagemaker",
+}
+
+
+def endpoint_policy(context: Context, service: str) -> str:
+    """The policy of a service's endpoint; ``service`` is the last part of the endpoint service's name."""
+    every = [f"{_PREFIXES.get(service, service)}:*"]
+    own = {"StringEquals": {"aws:PrincipalAccount": [context.account]}}
+    statements = [_let(f"Ours{number}", every, ["*"], one) for number, one in enumerate(_ours(context), 1)]
+    # Where one of them calls for us from within the VPC.
+    statements.append(_let("ServicesOfAws", every, ["*"], {"Bool": {"aws:PrincipalIsAWSService": "true"}}))
+    if service == "s3":
+        # By nobody in particular: ECR signs the addresses of layers itself, and agents ask without credentials.
+        statements.append(_let("BucketsOfAws", ["s3:GetObject"], _buckets(context)))
+    elif service.startswith("ecr."):
+        statements.append(_let("ImagesOfAws", PULL_ACTIONS, _repositories(context), own))
+    elif service == "ssm":
+        public = f"arn:{context.partition}:ssm:{context.region.name}:"
+        read = ["ssm:GetParameter", "ssm:GetParameters", "ssm:GetDocument", "ssm:DescribeDocument"]
+        statements.append(_let("PublicOfAws", read, [f"{public}:parameter/aws/*", f"{public}:document/*"], own))
+    elif service == "ec2":
+        # The EBS driver's volumes are the caller's, but the key aws:ResourceAccount is not there for this action (IAM
+        # User Guide, "AWS global condition context keys").
+        statements.append(_let("OurVolumes", ["ec2:CreateVolume"], ["*"], own))
+    return document(statements)
+
+
+def _let(
+    sid: str, actions: Sequence[str], resources: Sequence[str], condition: Mapping[str, Any] | None = None
+) -> Statement:
+    return {"Sid": sid, "Principal": "*", **allow(actions, resources, condition)}
+
+
+def _ours(context: Context) -> list[Mapping[str, Any]]:
+    """That both who calls and what it is about belong to the accounts and organizations that we trust."""
+    trusted = context.settings.network.trusted
+    owners = {
+        "Account": [context.account, *(one for one in trusted if one.isdigit())],
+        "OrgID": [one for one in trusted if not one.isdigit()],
+    }
+    known = [kind for kind, values in owners.items() if values]
+    return [
+        {"StringEquals": {f"aws:Principal{by}": owners[by], f"aws:Resource{of}": owners[of]}}
+        for by, of in product(known, known)
+    ]
+
+
+def _buckets(context: Context) -> list[str]:
+    """AWS's buckets that nodes read: image layers, what the SSM agent fetches, and packages of Amazon Linux, which EKS
+    nodes run on. Deliberately absent: Ubuntu's and Neuron's packages, which are in no bucket.
+
+    Sources: Amazon ECR User Guide, "Minimum Amazon S3 Bucket Permissions for Amazon ECR"; AWS Systems Manager User
+    Guide, "SSM Agent communications with AWS managed S3 buckets"; service_owned_resources.md of AWS's examples.
+    """
+    region = context.region.name
+    names = [
+        f"prod-{region}-starport-layer-bucket",
+        f"aws-ssm-{region}",
+        f"amazon-ssm-{region}",
+        f"amazon-ssm-packages-{region}",
+        f"{region}-birdwatcher-prod",
+        f"aws-ssm-distributor-file-{region}",
+        f"aws-ssm-document-attachments-{region}",
+        f"patch-baseline-snapshot-{region}",
+    ]
+    if context.on_eks:
+        names += [f"amazonlinux-2-repos-{region}", f"al2023-repos-{region}-de612dc2"]
+    return [f"arn:{context.partition}:s3:::{name}/*" for name in names]
+
+
+def _repositories(context: Context) -> list[str]:
+    """AWS's registries of this region whose images nodes pull, and the one that mirrors the charts' images."""
+    region = context.region
+    accounts = [region.eks_images_account, region.deep_learning_account, region.health_agent_account]
+    if registry := context.settings.network.image_registry:
+        accounts.append(registry.split(".")[0])
+    return [
+        f"arn:{context.partition}:ecr:{region.name}:{account}:repository/*"
+        for account in dict.fromkeys(accounts)
+        if account and account != context.account
+    ]

@@ -1,0 +1,241 @@
+"""The bucket from which every node takes its lifecycle scripts, and the scripts in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pulumi
+import pulumi_aws as aws
+from hyperpod_node import containers
+from hyperpod_node.health import own
+from pulumi import Asset, ComponentResource, FileAsset, Input, Output, ResourceOptions, StringAsset
+
+from ..common.context import Context
+from ..common.policies import document
+from ..health import own_checks
+from ..schema.folders import OF_UNIX, of_windows
+from ..slurm import container_packages
+from . import provisioning
+
+ENTRY_POINT = "on_create.sh"
+PREFIX = "lifecycle"
+# Versions let you restore a script; nobody needs a superseded one for longer than a quarter.
+OLD_VERSIONS_DAYS = 90
+# An upload that a lost connection cut short costs storage until somebody ends it.
+_UNFINISHED_DAYS = 7
+# An object has at most ten tags (Amazon S3 User Guide, "Categorizing your objects using tags"), and the provider's
+# default tags may be more. The bucket has them.
+_UNTAGGED = aws.s3.BucketObjectv2OverrideProviderArgs(
+    default_tags=aws.s3.BucketObjectv2OverrideProviderDefaultTagsArgs(tags={})
+)
+
+
+# What changes objects, or the bucket so that they could be changed.
+_WRITES = [
+    "s3:DeleteBucket*",
+    "s3:DeleteObject*",
+    "s3:PutBucket*",
+    "s3:PutEncryptionConfiguration",
+    "s3:PutLifecycleConfiguration",
+    "s3:PutObject*",
+    "s3:PutReplicationConfiguration",
+    "s3:ReplicateDelete",
+    "s3:ReplicateObject",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LifecycleBucketArgs:
+    """What the bucket is made from. ``folder`` has the files, by default this project's own; the configuration is
+    rendered next to them. ``writers`` are the ARNs of those who may write it, with wildcards."""
+
+    context: Context
+    writers: Sequence[str]
+    folder: Path = field(default_factory=lambda: scripts())
+
+
+class LifecycleBucket(ComponentResource):
+    """Owns the bucket, its settings, and one object for each lifecycle file.
+
+    ``force_destroy`` empties the bucket on destroy, versions and delete markers included, so no Lambda has to clean up.
+    Each file is a plain object, so an edited file changes its own object and nothing else. Nodes can read but not
+    write: whoever replaces ``on_create.sh`` is root on later nodes.
+    """
+
+    bucket: Output[str]
+    source_uri: Output[str]
+    ready: list[pulumi.Resource]
+
+    def __init__(self, name: str, args: LifecycleBucketArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:LifecycleBucket", name, None, opts)
+        self._name = name
+        bucket = aws.s3.Bucket(
+            f"{name}-bucket", bucket=args.context.names.bucket, force_destroy=True, opts=ResourceOptions(parent=self)
+        )
+        self.bucket = bucket.bucket
+        self.source_uri = bucket.bucket.apply(lambda b: f"s3://{b}/{PREFIX}")
+        settings = self._settings(bucket, args)
+        # Objects are created after the settings, so that each is versioned and encrypted.
+        after = ResourceOptions(parent=self, depends_on=settings)
+        files: dict[str, Input[Asset]] = {
+            path.relative_to(args.folder).as_posix(): FileAsset(str(path)) for path in lifecycle_files(args.folder)
+        }
+        # Beside the scripts, where the nodes look for them.
+        files |= {f"{own.FOLDER}/{path.name}": FileAsset(str(path)) for path in own_checks.files(args.context.settings)}
+        packages = container_packages.files(args.context.settings)
+        files |= {f"{containers.FOLDER}/{path.name}": FileAsset(str(path)) for path in packages}
+        rendered: dict[str, Input[Asset]] = {provisioning.FILE_NAME: _parameters(args)}
+        if args.context.settings.users:
+            text = provisioning.people_text(args.context.config, args.context.names)
+            rendered[provisioning.PEOPLE_FILE] = StringAsset(text)
+        if args.context.settings.slurm.extra_conf:
+            text = provisioning.conf_text(args.context.config, args.context.names)
+            rendered[provisioning.CONF_FILE] = StringAsset(text)
+        self.ready = [
+            aws.s3.BucketObjectv2(
+                f"{name}-{key}",
+                bucket=bucket.bucket,
+                key=f"{PREFIX}/{key}",
+                source=asset,
+                override_provider=_UNTAGGED,
+                opts=after,
+            )
+            for key, asset in {**files, **rendered}.items()
+        ]
+        self.register_outputs({"bucket": self.bucket, "sourceUri": self.source_uri})
+
+    def _settings(self, bucket: aws.s3.Bucket, args: LifecycleBucketArgs) -> list[pulumi.Resource]:
+        name, child = self._name, ResourceOptions(parent=self)
+        closed = aws.s3.BucketPublicAccessBlock(
+            f"{name}-private",
+            bucket=bucket.bucket,
+            block_public_acls=True,
+            block_public_policy=True,
+            ignore_public_acls=True,
+            restrict_public_buckets=True,
+            opts=child,
+        )
+        versioning = aws.s3.BucketVersioning(
+            f"{name}-versions", bucket=bucket.bucket, versioning_configuration={"status": "Enabled"}, opts=child
+        )
+        encryption = aws.s3.BucketServerSideEncryptionConfiguration(
+            f"{name}-encryption",
+            bucket=bucket.bucket,
+            rules=[_encryption(args.context.key)],
+            opts=child,
+        )
+        policy = aws.s3.BucketPolicy(
+            f"{name}-policy",
+            bucket=bucket.bucket,
+            policy=bucket_policy(args.context, args.writers),
+            # Both change the bucket's policy status; S3 refuses one while the other is in progress.
+            opts=ResourceOptions(parent=self, depends_on=[closed]),
+        )
+        aws.s3.BucketLifecycleConfiguration(
+            f"{name}-old-versions",
+            bucket=bucket.bucket,
+            rules=[
+                {
+                    "id": "expire-old-versions",
+                    "status": "Enabled",
+                    "filter": {"prefix": ""},
+                    "noncurrent_version_expiration": {"noncurrent_days": OLD_VERSIONS_DAYS},
+                    "abort_incomplete_multipart_upload": {"days_after_initiation": _UNFINISHED_DAYS},
+                }
+            ],
+            opts=ResourceOptions(parent=self, depends_on=[versioning]),
+        )
+        if logs := args.context.settings.security.access_log_bucket:
+            aws.s3.BucketLogging(
+                f"{name}-access-log",
+                bucket=bucket.bucket,
+                target_bucket=logs,
+                target_prefix=f"{args.context.names.bucket}/",
+                opts=child,
+            )
+        return [closed, versioning, encryption, policy]
+
+
+def _parameters(args: LifecycleBucketArgs) -> Output[Asset]:
+    """What the nodes read. A workspace's address is known once the workspace is there."""
+    context = args.context
+    workspace = context.nodes_write_to
+    return Output.from_input(workspace.remote_write_url if workspace else None).apply(
+        lambda url: StringAsset(provisioning.render(context.config, context.names, url))
+    )
+
+
+def _encryption(key: Output[str] | None) -> aws.s3.BucketServerSideEncryptionConfigurationRuleArgs:
+    """With the customer key, and then a bucket key, which spares KMS a request for each object; else with S3's own."""
+    default = aws.s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs
+    return aws.s3.BucketServerSideEncryptionConfigurationRuleArgs(
+        apply_server_side_encryption_by_default=default(
+            sse_algorithm="AES256" if key is None else "aws:kms", kms_master_key_id=key
+        ),
+        bucket_key_enabled=None if key is None else True,
+    )
+
+
+def bucket_policy(context: Context, writers: Sequence[str]) -> str:
+    """No request without TLS, no write by a node's role, and none by anybody but the writers.
+
+    AWS's managed policies for SageMaker's users allow writing every bucket called sagemaker-*, and who writes this one
+    is root on later nodes. The account's root user can always take a bucket's policy away.
+    """
+    bucket = f"arn:{context.partition}:s3:::{context.names.bucket}"
+    arns = [bucket, f"{bucket}/*"]
+    own_roles = f"arn:{context.partition}:iam::{context.account}:role/{context.names.any_role}"
+    tls = {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": arns,
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    # A condition, not a principal: S3 refuses a policy that names a role which does not exist yet.
+    read_only = {
+        "Sid": "NodesReadOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": _WRITES,
+        "Resource": arns,
+        "Condition": {"ArnLike": {"aws:PrincipalArn": context.settings.existing_role_arn or own_roles}},
+    }
+    writers_only = {
+        "Sid": "WritersOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": _WRITES,
+        "Resource": arns,
+        "Condition": {
+            "ArnNotLike": {"aws:PrincipalArn": [*writers, f"arn:{context.partition}:iam::{context.account}:root"]},
+            "Bool": {"aws:PrincipalIsAWSService": "false"},
+        },
+    }
+    return document([tls, read_only, writers_only])
+
+
+def scripts() -> Path:
+    """This project's ``lifecycle/``: in an installed package beside its modules, in a clone beside ``components/``."""
+    installed = Path(__file__).parents[1] / "lifecycle"
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "lifecycle"
+
+
+def lifecycle_files(folder: Path) -> list[Path]:
+    """The files to ship, in a stable order, without editor backups and bytecode.
+
+    Raises RunError where a script has the line ends of Windows, as in a clone without .gitattributes.
+    """
+    found = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        and not any(part == "__pycache__" or part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+    wrong = " ".join(str(path) for path in found if of_windows(path))
+    if wrong:
+        raise pulumi.RunError(f"scripts have the line ends of Windows: {wrong}; {OF_UNIX.format(path=wrong)}")
+    return found

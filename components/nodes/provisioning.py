@@ -1,0 +1,161 @@
+"""``hyperpod_parameters.json``: what the lifecycle scripts need to know, rendered from the configuration.
+
+Not ``provisioning_parameters.json``: that is how Slurm was configured before the API could, HyperPod refuses a cluster
+that has both, and writes one of its own next to the scripts (SageMaker Developer Guide, "Migrating to API-driven Slurm
+configuration").
+"""
+
+from __future__ import annotations
+
+from hyperpod_node import parameters, people, slurm_extra
+from hyperpod_node.accounting.accounts import OWN_ACCOUNT, with_users
+from hyperpod_node.model import (
+    HOME_MADE,
+    Account,
+    Accounting,
+    ConfFile,
+    Default,
+    ExtraConf,
+    Group,
+    Parameters,
+    People,
+    Person,
+    Qos,
+)
+
+from ..catalogue.accelerators import InstanceType
+from ..common.names import Names
+from ..config import Config, InstanceGroup
+from ..slurm.conf_folder import files as conf_files
+from ..storage.file_systems import MOUNT_POINT
+
+FILE_NAME, PEOPLE_FILE, CONF_FILE = parameters.FILE_NAME, people.FILE_NAME, slurm_extra.FILE_NAME
+
+
+def render(config: Config, names: Names, remote_write_url: str | None = None) -> str:
+    """The file's text."""
+    return parameters.render(facts(config, names, remote_write_url))
+
+
+def facts(config: Config, names: Names, remote_write_url: str | None = None) -> Parameters:
+    """What a node reads. It finds the file system by the cluster's id, its tag: the file system's own id is not known
+    before the nodes start, and they do not wait for it.
+    """
+    settings, net = config.settings, config.settings.network
+    return Parameters(
+        cluster_id=names.cluster_id,
+        cluster_name=names.cluster,
+        region=names.region,
+        orchestrator=settings.orchestrator,
+        instance_groups=tuple(_group(config, group) for group in config.instance_groups),
+        fsx_mount=MOUNT_POINT,
+        fsx_id=settings.fsx.file_system_id,
+        fsx_efa=settings.fsx.efa,
+        home_fsx_id=HOME_MADE if settings.fsx.home_storage_gib else settings.fsx.home_file_system_id,
+        ssh_public_key_parameter=f"/hyperpod/{names.cluster}/ssh-public-key" if settings.ssh_public_key else None,
+        imds_v1=settings.imds_v1,
+        cidrs=tuple(cidr for cidr in (net.cidr, net.secondary_cidr) if cidr) if not net.vpc_id else (),
+        lost_after_seconds=settings.lost_node_seconds,
+        remote_write_url=remote_write_url,
+        images_registry=config.region.registry(config.region.eks_images_account),
+        metrics_detail=settings.observability.detail,
+        health_policy=settings.health_policy,
+        ssh_only_with_job=settings.security.ssh_only_with_job,
+        containers=settings.slurm.containers,
+        accounting=accounting(config),
+        shared_queue=settings.slurm.shared_queue,
+        setup=settings.slurm.setup,
+    )
+
+
+def accounting(config: Config) -> Accounting | None:
+    """What Slurm keeps and limits, None where it keeps nothing.
+
+    Whose account is in the list of people is in that one too; people in no account are in the default one.
+    """
+    slurm, people = config.settings.slurm, config.settings.users
+    if slurm.accounting is None:
+        return None
+    defaults = tuple(Default(user.name, user.account) for user in people if user.account)
+    accounts = [Account(**account.model_dump()) for account in slurm.accounts]
+    placed = {user for account in accounts for user in account.users}
+    others = tuple(user.name for user in people if user.name not in placed and not user.account)
+    accounts = with_users(accounts, OWN_ACCOUNT, others)
+    for one in defaults:
+        there = {user for account in accounts if account.name == one.account for user in account.users}
+        accounts = with_users(accounts, one.account, () if one.user in there else (one.user,))
+    return Accounting(
+        database=slurm.accounting.database,
+        retention_months=slurm.accounting.retention_months,
+        accounts=tuple(accounts),
+        qos=tuple(Qos(**qos.model_dump()) for qos in slurm.qos),
+        defaults=defaults,
+    )
+
+
+def people_text(config: Config, names: Names) -> str:
+    """The text of the file with the cluster's people. Apart, so that a change of it changes nothing else."""
+    settings = config.settings
+    return parameters.render(
+        People(
+            cluster_id=names.cluster_id,
+            homes="/home" if settings.fsx.own_home else "/fsx/home",
+            people=tuple(
+                Person(
+                    name=user.name,
+                    uid=user.uid,
+                    gid=user.uid if user.gid is None else user.gid,
+                    ssh_keys=user.ssh_keys,
+                    sudo=user.sudo,
+                )
+                for user in settings.users
+            ),
+        )
+    )
+
+
+def conf_text(config: Config, names: Names) -> str:
+    """The text of the file with the stack's own lines of slurm.conf. Apart, as that of the people."""
+    found = (ConfFile(path.name, path.read_text(encoding="utf-8")) for path in conf_files(config.settings))
+    return parameters.render(ExtraConf(cluster_id=names.cluster_id, files=tuple(found)))
+
+
+def _group(config: Config, group: InstanceGroup) -> Group:
+    row = group.type
+    return Group(
+        name=group.name,
+        role=group.role,
+        instance_type=row.name,
+        partition=config.slurm_partition(group),
+        accelerator=row.accelerator,
+        accelerator_model=row.accelerator_model,
+        accelerators=row.accelerators,
+        neuron_cores=row.neuron_cores,
+        gres=_gres(config, row) if row.accelerator else "",
+        efa=row.efa,
+        efa_interfaces=row.efa_interfaces,
+        lustre_efa_interfaces=row.lustre_efa_interfaces,
+        rdma_read=row.rdma_read,
+        network_gbps=row.network_gbps,
+        nvme_disks=row.nvme_disks,
+        taints=tuple(sorted({taint.key for taint in group.taints})),
+        features=_features(config, row) if group.role == "worker" else (),
+    )
+
+
+def _features(config: Config, row: InstanceType) -> tuple[str, ...]:
+    """Type and zone of a node, for jobs that ask for them in Slurm. The zone of an existing subnet may be unknown."""
+    settings = config.settings
+    if settings.orchestrator != "slurm":
+        return ()
+    known = settings.availability_zone_id or not settings.network.vpc_id
+    return (row.name, config.zone_id) if known else (row.name,)
+
+
+def _gres(config: Config, row: InstanceType) -> str:
+    """The name of its accelerators in Slurm, with the model as type where the stack asks for types.
+
+    Words with underscores between, as Slurm itself makes types of names (gres.conf(5), Type).
+    """
+    name = config.accelerator.slurm_gres
+    return f"{name}:{row.accelerator_model.lower().replace(' ', '_')}" if config.settings.slurm.typed_gres else name

@@ -1,0 +1,99 @@
+"""What is wrong with the keys of metrics. Every rule yields its own problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..catalogue.regions import Region
+from ..config.model import Settings
+from ..schema.problems import Problem
+from .keys import Observability
+
+_KEY = "hyperpod:observability"
+
+
+def observability_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    """Everything wrong with the keys of metrics."""
+    chosen = settings.observability
+    if (arn := chosen.existing_prometheus) and region and arn.split(":")[1:4:2] != [region.partition, region.name]:
+        yield Problem(
+            key=f"{_KEY}.prometheus",
+            what=f"the workspace is in {arn.split(':')[3]}",
+            fix=f"a workspace in {region.name}, or create",
+        )
+    if chosen.grafana != "none" and not chosen.with_prometheus:
+        yield Problem(
+            key=f"{_KEY}.grafana",
+            what="there is no Prometheus workspace to show metrics of",
+            fix="set observability.prometheus to create, or leave grafana out",
+        )
+    elif chosen.grafana != "none" and region and not region.grafana:
+        yield Problem(
+            key=f"{_KEY}.grafana",
+            what=f"Amazon Managed Grafana is not in {region.name}",
+            fix="leave grafana out, and let a Grafana of your own query the workspace",
+        )
+    yield from _authentication(chosen)
+    if chosen.logs and settings.orchestrator == "slurm":
+        yield Problem(key=f"{_KEY}.logs", what="is for pods", fix="leave it out with orchestrator slurm")
+    elif chosen.logs and not chosen.with_prometheus:
+        yield Problem(
+            key=f"{_KEY}.logs",
+            what="the add-on that sends logs needs a Prometheus workspace",
+            fix="set observability.prometheus to create, or leave logs out",
+        )
+    yield from _scraper(settings)
+    yield from _without_addon(chosen)
+    if chosen.detail != "basic" and not chosen.with_prometheus:
+        yield Problem(
+            key=f"{_KEY}.detail",
+            what="no metrics are collected without a Prometheus workspace",
+            fix="set observability.prometheus to create, or leave detail out",
+        )
+
+
+def _scraper(settings: Settings) -> Iterator[Problem]:
+    chosen, key = settings.observability, f"{_KEY}.scraper"
+    if chosen.scraper == "none":
+        return
+    if settings.orchestrator == "slurm":
+        yield Problem(key=key, what="reads pods, and nodes of Slurm send by themselves", fix="leave it out")
+    elif not chosen.with_prometheus:
+        yield Problem(
+            key=key,
+            what="there is no Prometheus workspace to write to",
+            fix="set observability.prometheus to create, or leave scraper out",
+        )
+    elif chosen.prometheus == "create" and settings.security.kms_key:
+        # Amazon Managed Service for Prometheus User Guide, "Creating scraper for workspaces enabled with customer
+        # managed keys": roles whose trust policies name the collector, which is made after them.
+        yield Problem(
+            key=key,
+            what="does not write to a workspace that is encrypted with a customer key (security.kmsKey)",
+            fix="leave one of the two out, or let observability.prometheus be a workspace without such a key",
+        )
+
+
+def _without_addon(chosen: Observability) -> Iterator[Problem]:
+    if chosen.scraper != "everything":
+        return
+    for key, given in (("logs", chosen.logs), ("detail", chosen.detail != "basic")):
+        if given:
+            yield Problem(
+                key=f"{_KEY}.{key}",
+                what="is a setting of the add-on, in whose place the collector is (observability.scraper everything)",
+                fix="leave one of the two out",
+            )
+
+
+def _authentication(chosen: Observability) -> Iterator[Problem]:
+    given, key = chosen.grafana_authentication, f"{_KEY}.grafanaAuthentication"
+    if not given or len(given) != len(set(given)):
+        what = "a way is there twice" if given else "nobody could sign in"
+        yield Problem(key=key, what=what, fix="[AWS_SSO], [SAML], or both")
+    elif chosen.grafana != "create" and given != ("AWS_SSO",):
+        yield Problem(
+            key=key,
+            what="the stack creates no Grafana workspace",
+            fix="set observability.grafana to create, or leave it out",
+        )

@@ -1,0 +1,1 @@
+"""The people of a Slurm cluster, who have accounts on every node."""

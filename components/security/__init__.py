@@ -1,0 +1,1 @@
+"""Encryption, recorded sessions, and who may write the scripts that nodes run."""

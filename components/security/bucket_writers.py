@@ -1,0 +1,40 @@
+"""Who may write the lifecycle bucket: the configured identities, or the one that deploys the stack first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pulumi_aws as aws
+
+from ..config import Problem, Settings
+
+KEY = "hyperpod:security.lifecycleWriters"
+OUTPUT = "lifecycleWriters"
+
+
+def deployer(caller: str) -> str:
+    """The deployer's ARN. For a role's session it is the role's ARN with its path, which policies compare."""
+    return aws.iam.get_session_context(arn=caller).issuer_arn or caller
+
+
+def writers(settings: Settings, before: Mapping[str, Any], who: str) -> list[str]:
+    """The configured writers; else those in ``before``, the outputs of the last deployment; else ``who``."""
+    given = settings.security.lifecycle_writers or tuple(before.get(OUTPUT, ()))
+    return sorted(given) or [who]
+
+
+def locked_out(settings: Settings, before: Mapping[str, Any], who: str) -> Iterator[Problem]:
+    """Refuse a deployer who is not a writer: the bucket would refuse this deployment half-way, or the next one."""
+    for title, patterns in (
+        ("the deployed bucket lets", tuple(before.get(OUTPUT, ()))),
+        ("this would let", settings.security.lifecycle_writers),
+    ):
+        if patterns and not any(fnmatchcase(who, pattern) for pattern in patterns):
+            yield Problem(
+                key=KEY,
+                what=f"{title} only {', '.join(patterns)} write the scripts, and {who} deploys",
+                fix=f"add {who}, and let one of those deploy that first",
+            )
+            return

@@ -1,0 +1,174 @@
+"""The customer key: one KMS key for everything that a stack stores, made by the stack or given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pulumi_aws as aws
+from pulumi import ComponentResource, Output, ResourceOptions
+
+from ..common.context import Context
+from ..common.policies import Statement, allow, document
+from ..config import Config, Problem
+
+KEY = "hyperpod:security.kmsKey"
+CREATE = "create"
+# KMS, ScheduleKeyDeletion: 7 to 30 days, in which a deletion can be cancelled. Backups that people made of the file
+# system outlive the stack, and are lost with the key. A key that is pending deletion costs nothing.
+_WINDOW_DAYS = 30
+# What KMS answers of a key that can do the work (DescribeKey, KeyMetadata).
+_USABLE = {
+    "key_manager": ("CUSTOMER", "is managed by AWS", "a key of your own"),
+    "key_state": ("Enabled", "is not enabled", "enable it: aws kms enable-key"),
+    "key_usage": ("ENCRYPT_DECRYPT", "does not encrypt", "a key for encryption and decryption"),
+    "customer_master_key_spec": ("SYMMETRIC_DEFAULT", "is not symmetric", "a symmetric key"),
+}
+# Grants that services of AWS make, and no others.
+_GRANTS_OF_AWS = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+
+
+def customer_key(context: Context, opts: ResourceOptions) -> Output[str] | None:
+    """The ARN of the key that the stack makes, or of the given one; None where none is wanted."""
+    chosen = context.settings.security.kms_key
+    if chosen == CREATE:
+        return Encryption("encryption", context, opts).key
+    return Output.from_input(chosen) if chosen else None
+
+
+class Encryption(ComponentResource):
+    """Owns the key that the stack makes, with rotation.
+
+    Volumes of nodes and pods, file systems, the lifecycle bucket, log groups, images, workspaces, Kubernetes secrets,
+    and the database of Slurm's accounting with its password are encrypted with it. Deliberately absent: a key for each
+    instance group, which SageMaker recommends for those who want to revoke the grants of single groups, and an alias.
+    """
+
+    key: Output[str]
+
+    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Encryption", name, None, opts)
+        settings = context.settings
+        self.key = aws.kms.Key(
+            f"{name}-key",
+            description=f"Everything that {context.names.cluster} stores",
+            enable_key_rotation=True,
+            deletion_window_in_days=_WINDOW_DAYS,
+            policy=key_policy(context),
+            # Whatever outlives the stack is unreadable without it.
+            opts=ResourceOptions(parent=self, protect=settings.protect, retain_on_delete=settings.fsx.retain_on_delete),
+        ).arn
+        self.register_outputs({"key": self.key})
+
+
+def key_policy(context: Context) -> str:
+    """The account decides by its IAM policies who uses the key, as with every key whose policy AWS writes; CloudWatch
+    Logs, which has no identity in the account, is let in for this stack's log groups.
+
+    SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod"; CloudWatch Logs User
+    Guide, "Encrypt log data in CloudWatch Logs using AWS KMS".
+    """
+    cluster = context.names.cluster
+    groups = (f"/hyperpod/{cluster}/*", f"/aws/eks/{cluster}/*", f"/aws/events/hyperpod/{cluster}")
+    own = [context.arn("logs", f"log-group:{group}") for group in groups]
+    use = ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
+    context_of_logs = {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": own}}
+    account = {"AWS": f"arn:{context.partition}:iam::{context.account}:root"}
+    logs = {"Service": f"logs.{context.region.name}.{context.region.dns_suffix}"}
+    # Amazon SNS Developer Guide, "Amazon SNS key management": who publishes to an encrypted topic uses its key, and
+    # EventBridge sends nothing that a condition could tell.
+    publish, here = ["kms:Decrypt", "kms:GenerateDataKey*"], {"StringEquals": {"aws:SourceAccount": context.account}}
+    alerts = [
+        {"Sid": "Alerts", "Principal": _services("aps", "cloudwatch"), **allow(publish, ["*"], here)},
+        {"Sid": "Events", "Principal": _services("events"), **allow(publish, ["*"])},
+    ]
+    return document(
+        [
+            {"Sid": "Account", "Principal": account, **allow(["kms:*"], ["*"])},
+            {"Sid": "Logs", "Principal": logs, **allow(use, ["*"], context_of_logs)},
+            # No encryption context comes with this one (Service Authorization Reference, AWS KMS).
+            {"Sid": "LogsFindIt", "Principal": logs, **allow(["kms:DescribeKey"], ["*"])},
+            *(alerts if context.settings.alerts.email else ()),
+        ]
+    )
+
+
+def _services(*names: str) -> dict[str, list[str]]:
+    return {"Service": [f"{name}.amazonaws.com" for name in names]}
+
+
+def use_through(context: Context, key: str, service: str) -> list[Statement]:
+    """What a role needs to have a service encrypt with the key for it, and for nothing else.
+
+    AWS KMS Developer Guide, "kms:ViaService" and "kms:GrantIsForAWSResource".
+    """
+    via = _via(context, service)
+    return [
+        allow(["kms:DescribeKey"], [key]),
+        allow(["kms:CreateGrant"], [key], via | _GRANTS_OF_AWS),
+        allow(["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"], [key], via),
+    ]
+
+
+def decrypt_through(context: Context, key: str, service: str) -> list[Statement]:
+    """What a role needs to read what a service has encrypted with the key."""
+    return [allow(["kms:Decrypt"], [key], _via(context, service))]
+
+
+def node_statements(context: Context, key: str) -> list[Statement]:
+    """What a node's role needs of the key: HyperPod's grants for its volumes, and the scripts in the bucket.
+
+    SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod".
+    """
+    sagemaker = _via(context, "sagemaker")
+    return [
+        allow(["kms:CreateGrant"], [key], sagemaker | _GRANTS_OF_AWS),
+        allow(["kms:DescribeKey"], [key], sagemaker),
+        *decrypt_through(context, key, "s3"),
+        *(log_statements(context, key) if context.settings.security.session_logs else ()),
+    ]
+
+
+def log_statements(context: Context, key: str) -> list[Statement]:
+    """What a role needs to write or read log groups that are encrypted with the key: CloudWatch Logs uses it in the
+    caller's name, beside its own.
+
+    CloudWatch Logs User Guide, "Encrypt log data in CloudWatch Logs using AWS KMS": permissions on the calling IAM
+    principal, for reading and writing encrypted log data.
+    """
+    use = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
+    return [allow(use, [key], _via(context, "logs"))]
+
+
+def workspace_statements(context: Context, key: str | None) -> list[Statement]:
+    """What a role needs to write to, or query, the Prometheus workspace that the stack encrypts with the key; nothing
+    for a workspace that is there already, whose key is not known.
+
+    Amazon Managed Service for Prometheus User Guide, "Encryption at rest", step 3: who reads its data uses the key, and
+    the statement for principals of the account.
+    """
+    if key is None or context.settings.observability.prometheus != "create":
+        return []
+    return [allow(["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey*"], [key], _via(context, "aps"))]
+
+
+def _via(context: Context, service: str) -> dict[str, dict[str, str]]:
+    """That a service uses the key for the caller."""
+    return {"StringEquals": {"kms:ViaService": f"{service}.{context.region.name}.{context.region.dns_suffix}"}}
+
+
+def key_problems(config: Config, account: str) -> Iterator[Problem]:
+    """What makes a given key unusable, as far as KMS tells before anything is encrypted; its policy it does not."""
+    arn = config.settings.security.kms_key
+    if not arn or arn == CREATE:
+        return
+    if (owner := arn.split(":")[4]) != account:
+        yield Problem(key=KEY, what=f"the key is of account {owner}", fix=f"a key of {account}, where the stack is")
+        return
+    try:
+        found = aws.kms.get_key(key_id=arn)
+    except Exception as refused:  # Whatever the provider says: there is no such key, or no permission to look at it.
+        yield Problem(key=KEY, what=f"KMS does not describe {arn}: {refused}", fix="an existing key's ARN, or create")
+        return
+    for field, (wanted, what, fix) in _USABLE.items():
+        if (value := getattr(found, field)) != wanted:
+            yield Problem(key=KEY, what=f"the key {what} ({value})", fix=fix)

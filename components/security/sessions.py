@@ -1,0 +1,69 @@
+"""A record of what people do in sessions with nodes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pulumi_aws as aws
+from pulumi import ComponentResource, ResourceOptions
+
+from ..common.context import Context
+
+SESSION_LOG_DAYS = 90
+# The name of the document, of which ``hyperpod connect`` starts its sessions.
+SESSION = "session"
+
+
+def session_log_group(cluster: str) -> str:
+    """The log group to which a node sends its sessions."""
+    return f"/hyperpod/{cluster}/sessions"
+
+
+class SessionLogs(ComponentResource):
+    """Owns the log group for sessions, and the document of Session Manager whose sessions are written to it.
+
+    Deliberately absent: the account's own preferences (SSM-SessionManagerRunShell), which are every other node's too.
+    Whoever may start a session with another document leaves no record: docs/security.md has the policy for that.
+    """
+
+    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:SessionLogs", name, None, opts)
+        logs = aws.cloudwatch.LogGroup(
+            f"{name}-log",
+            name=session_log_group(context.names.cluster),
+            retention_in_days=SESSION_LOG_DAYS,
+            kms_key_id=context.key,
+            opts=ResourceOptions(parent=self),
+        )
+        aws.ssm.Document(
+            f"{name}-document",
+            name=context.names.document(SESSION),
+            document_type="Session",
+            document_format="JSON",
+            content=logs.name.apply(lambda group: json.dumps(preferences(context, group), sort_keys=True)),
+            opts=ResourceOptions(parent=self),
+        )
+        self.register_outputs({})
+
+
+def preferences(context: Context, group: str) -> dict[str, Any]:
+    """The document (Systems Manager User Guide, "Session document schema"). A session whose log group is not encrypted
+    with a key of the customer's does not begin where ``cloudWatchEncryptionEnabled`` is true. One that is run as
+    somebody does not begin without a name: there is no default, which would let in whoever has no tag.
+    """
+    run_as = context.settings.security.session_run_as
+    return {
+        "schemaVersion": "1.0",
+        "description": f"A shell on a node of {context.names.cluster}, recorded in {group}",
+        "sessionType": "Standard_Stream",
+        "inputs": {
+            "cloudWatchLogGroupName": group,
+            "cloudWatchEncryptionEnabled": context.key is not None,
+            "cloudWatchStreamingEnabled": True,
+            # Required although no bucket is named.
+            "s3EncryptionEnabled": True,
+            "runAsEnabled": run_as,
+            **({"runAsDefaultUser": ""} if run_as else {}),
+        },
+    }

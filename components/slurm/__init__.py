@@ -1,0 +1,1 @@
+"""Slurm: its keys, its checks, and what it asks of the cluster."""

@@ -1,0 +1,72 @@
+"""What only Slurm has: node types of the instance groups, partitions, and the users' SSH key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_aws_native as aws_native
+from pulumi import ComponentResource, Input, ResourceOptions
+
+from ..cluster.orchestrator import Cluster, GroupConfig, OrchestratorArgs
+from ..config import InstanceGroup
+from ..storage.file_systems import Storage
+
+_NODE_TYPES = {"controller": "Controller", "login": "Login", "worker": "Compute"}
+
+
+class Slurm(ComponentResource):
+    """Owns the parameter with the users' public key, where one is given; HyperPod itself runs Slurm on the nodes.
+
+    HyperPod's agent writes slurm.conf from each group's node type and partition, and keeps what our scripts and people
+    add. Deliberately absent: its strategy, because Merge is the default, and the only one of continuous provisioning,
+    which refuses a request that names any (SageMaker Developer Guide, "Migrating to API-driven Slurm configuration" and
+    "Continuous provisioning for enhanced cluster operations with Slurm"; assumption slurm-merge); a second
+    controller, for which that API has nothing (docs/limits.md), and accounting, which the nodes' scripts set up, or
+    HyperPod's image, which is told of a database on RDS.
+    """
+
+    orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
+    ready: list[pulumi.Resource]
+    outputs: Mapping[str, Input[str]]
+    volume_role: Input[str] | None = None
+
+    def __init__(self, name: str, args: OrchestratorArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Slurm", name, None, opts)
+        context = args.context
+        self._config = context.config
+        self.ready, self.outputs = [], {"connect": connect_command(pulumi.get_stack())}
+        if key := context.settings.ssh_public_key:
+            self.ready.append(
+                aws.ssm.Parameter(
+                    f"{name}-ssh-public-key",
+                    name=f"/hyperpod/{context.names.cluster}/ssh-public-key",
+                    type="String",
+                    value=key.strip(),
+                    description="Public key that may log in to the nodes as ubuntu",
+                    opts=ResourceOptions(parent=self),
+                )
+            )
+        self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
+            slurm=aws_native.sagemaker.ClusterOrchestratorSlurmConfigArgs(accounting_database=args.accounting)
+        )
+        self.register_outputs({})
+
+    def group_config(self, group: InstanceGroup) -> GroupConfig:
+        """A group's node type, and for workers their partition."""
+        partition = self._config.slurm_partition(group)
+        return GroupConfig(
+            slurm_config=aws_native.sagemaker.ClusterSlurmConfigArgs(
+                node_type=aws_native.sagemaker.ClusterSlurmConfigNodeType(_NODE_TYPES[group.role]),
+                partition_names=[partition] if partition else None,
+            )
+        )
+
+    def prepare_training(self, cluster: Cluster, storage: Storage, groups: Sequence[Input[str]]) -> None:
+        """Nothing: the nodes' scripts set up what Slurm's jobs need."""
+
+
+def connect_command(stack: str) -> str:
+    """How a person reaches the controller: the verb finds its instance, which comes with the cluster."""
+    return f"hyperpod connect {stack}"

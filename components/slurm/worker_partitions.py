@@ -1,0 +1,29 @@
+"""The names of worker groups as names of their partitions in Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hyperpod_node.slurm_partitions import RESERVED, is_taken
+
+from ..catalogue.accelerators import ACCELERATORS
+from ..config.model import Settings
+from ..schema.problems import Problem
+
+
+def worker_partition_problems(settings: Settings) -> Iterator[Problem]:
+    """Groups whose partition would be another one's. A cluster's only group needs none of its own.
+
+    Group names and HyperPod's own partition names have the same form (SageMaker API Reference,
+    ClusterInstanceGroupSpecification and ClusterSlurmConfigDetails), and Slurm limits them no further.
+    """
+    if settings.orchestrator != "slurm" or len(settings.workers) < 2:
+        return
+    shared = ACCELERATORS[settings.accelerator].slurm_partition
+    for number, group in enumerate(settings.workers):
+        if is_taken(group.name, {shared}):
+            yield Problem(
+                key=f"hyperpod:workers[{number}].name",
+                what=f'Slurm has a partition "{group.name}" with other nodes, and each group has one of its name',
+                fix=f"another name than {', '.join((*RESERVED, shared))}",
+            )

@@ -1,0 +1,1 @@
+"""The file systems at /fsx and /home."""

@@ -1,0 +1,149 @@
+"""Rules of the file systems, hyperpod:fsx."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..catalogue.accelerators import CATALOGUE
+from ..common.names import LIFECYCLE_BUCKET
+from ..config.model import Settings
+from ..schema.problems import Problem
+
+# Amazon FSx for Lustre User Guide. "Increasing storage capacity": with EFA, GiB by MB/s per TiB. "Configuring EFA
+# clients": connections.
+FSX_EFA_STEPS_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
+FSX_EFA_MAX_CONNECTIONS = 1024
+# What the stack decides about a file system that it makes; of these, what also holds for one for /home.
+_OF_OWN = ("storageGiB", "throughput", "compression", "backupDays", "retainOnDelete")
+_OF_HOMES_TOO = ("backupDays", "retainOnDelete")
+
+
+def file_system_problems(settings: Settings) -> Iterator[Problem]:
+    """Everything wrong with ``hyperpod:fsx``."""
+    yield from _fsx(settings)
+    yield from _fsx_efa(settings)
+
+
+def _fsx(settings: Settings) -> Iterator[Problem]:
+    fsx = settings.fsx
+    if fsx.storage_gib is not None and not (
+        fsx.storage_gib == 1200 or (fsx.storage_gib > 0 and fsx.storage_gib % 2400 == 0)
+    ):
+        yield Problem(key="hyperpod:fsx.storageGiB", what=f"{fsx.storage_gib} GiB", fix="1200 or a multiple of 2400")
+    if fsx.linked_bucket and LIFECYCLE_BUCKET.fullmatch(fsx.linked_bucket):
+        yield Problem(
+            key="hyperpod:fsx.linkedBucket",
+            what=f'"{fsx.linked_bucket}" has a stack\'s lifecycle scripts, which every job could replace',
+            fix="a separate bucket for data",
+        )
+    if fsx.file_system_id:
+        yield from _existing_file_system(settings)
+    if fsx.linked_bucket is not None and fsx.backup_days:
+        yield Problem(
+            key="hyperpod:fsx.backupDays",
+            what="FSx takes no backups of a file system linked to S3",
+            fix="0 with linkedBucket",
+        )
+    if fsx.linked_bucket is None and fsx.export_deletes:
+        yield Problem(
+            key="hyperpod:fsx.exportDeletes",
+            what="there is no bucket to delete objects from",
+            fix="leave it out, or set linkedBucket",
+        )
+    if fsx.home_storage_gib and settings.orchestrator == "eks":
+        yield Problem(
+            key="hyperpod:fsx.homeStorageGiB",
+            what="pods have no home directories",
+            fix="leave it out with orchestrator eks",
+        )
+    elif fsx.home_storage_gib and fsx.home_file_system_id:
+        yield Problem(
+            key="hyperpod:fsx.homeStorageGiB",
+            what=f"/home is {fsx.home_file_system_id} already",
+            fix="one of it and homeFileSystemId",
+        )
+    if fsx.home_storage_gib is None and fsx.home_throughput != 64:
+        yield Problem(
+            key="hyperpod:fsx.homeThroughput",
+            what="there is no file system for /home whose throughput it could be",
+            fix="leave it out, or set homeStorageGiB",
+        )
+    if fsx.home_file_system_id and settings.orchestrator == "eks":
+        yield Problem(
+            key="hyperpod:fsx.homeFileSystemId",
+            what="pods have no home directories",
+            fix="leave it out with orchestrator eks",
+        )
+    elif fsx.home_file_system_id and not settings.network.vpc_id:
+        yield Problem(
+            key="hyperpod:fsx.homeFileSystemId",
+            what="it is in one of your VPCs, and the VPC that this stack creates cannot reach it",
+            fix="name that VPC, a private subnet and security groups in it (hyperpod:network.vpcId)",
+        )
+    if fsx.retain_on_delete and not settings.network.vpc_id:
+        yield Problem(
+            key="hyperpod:fsx.retainOnDelete",
+            what="a retained file system keeps interfaces in its subnet, so the stack's own VPC could not be deleted",
+            fix="use an existing VPC (hyperpod:network.vpcId), or hyperpod:protect to keep the whole stack",
+        )
+
+
+def _existing_file_system(settings: Settings) -> Iterator[Problem]:
+    fsx, key = settings.fsx, "hyperpod:fsx.fileSystemId"
+    if not settings.network.vpc_id:
+        yield Problem(
+            key=key,
+            what="it is in one of your VPCs, and the VPC that this stack creates cannot reach it",
+            fix="name that VPC, a private subnet and security groups in it (hyperpod:network.vpcId)",
+        )
+    if fsx.file_system_id == fsx.home_file_system_id:
+        yield Problem(
+            key=key, what="is the file system for /home too", fix="another one for /fsx, or no homeFileSystemId"
+        )
+    given = fsx.model_dump(by_alias=True, exclude_unset=True)
+    for name in _OF_OWN:
+        if name in given and not (fsx.home_storage_gib and name in _OF_HOMES_TOO):
+            yield Problem(
+                key=f"hyperpod:fsx.{name}",
+                what=f"{fsx.file_system_id} is there already, and the stack does not change it",
+                fix="leave it out with fileSystemId",
+            )
+
+
+def _fsx_efa(settings: Settings) -> Iterator[Problem]:
+    """What EFA to the file system requires.
+
+    The rules of existing security groups are not checked here. FSx itself refuses groups that do not allow all traffic
+    to and from themselves.
+    """
+    fsx = settings.fsx
+    if not fsx.efa:
+        return
+    step = None if fsx.file_system_id else FSX_EFA_STEPS_GIB.get(fsx.throughput)
+    if step and settings.fsx_gib % step:
+        others = ", ".join(f"{gib} at {speed}" for speed, gib in FSX_EFA_STEPS_GIB.items() if gib != step)
+        yield Problem(
+            key="hyperpod:fsx.storageGiB",
+            what=f"{settings.fsx_gib} GiB with EFA at {fsx.throughput} MB/s per TiB",
+            fix=f"a multiple of {step}, or of {others}",
+        )
+    known = [(group, CATALOGUE[group.instance_type]) for group in settings.groups if group.instance_type in CATALOGUE]
+    if len(known) == len(settings.groups) and not any(row.lustre_efa_interfaces for _, row in known):
+        fits = [
+            name
+            for name, row in CATALOGUE.items()
+            if row.accelerator == settings.accelerator and row.hyperpod and row.lustre_efa_interfaces
+        ]
+        names = ", ".join(dict.fromkeys(row.name for _, row in known))
+        yield Problem(
+            key="hyperpod:fsx.efa",
+            what=f"a Lustre client cannot use EFA on {names}",
+            fix=f"leave it out, or have a worker group of {', '.join(fits)}",
+        )
+    connections = sum(settings.count_of(group) * row.lustre_efa_interfaces for group, row in known)
+    if connections > FSX_EFA_MAX_CONNECTIONS:
+        yield Problem(
+            key="hyperpod:fsx.efa",
+            what=f"the workers would open {connections} EFA connections",
+            fix=f"a file system takes {FSX_EFA_MAX_CONNECTIONS}: fewer nodes, or no EFA to the file system",
+        )

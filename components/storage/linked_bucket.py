@@ -1,0 +1,38 @@
+"""The bucket that is linked to the file system: looked at before anything is created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pulumi_aws as aws
+
+from ..config import Config, Problem
+
+_BUCKET = "hyperpod:fsx.linkedBucket"
+
+
+# How S3 answers HeadBucket where there is no such bucket, and where it is in another region than the one asked.
+_MISSING, _MOVED = ("couldn't find resource", "StatusCode: 404", "NoSuchBucket"), ("StatusCode: 301",)
+
+
+def bucket_problems(config: Config) -> Iterator[Problem]:
+    """A linked bucket that does not exist, or is in another region than the file system.
+
+    What changes in it is imported, and that is possible only within a region (FSx for Lustre User Guide, "Region and
+    account support for linked S3 buckets"). A bucket that the caller may not look at can be another account's.
+    """
+    bucket, here = config.settings.fsx.linked_bucket, config.region.name
+    if not bucket:
+        return
+    fix = f"a bucket in {here}"
+    try:
+        there = aws.s3.get_bucket(bucket=bucket).bucket_region
+    except Exception as refused:  # Whatever the provider says.
+        text = str(refused)
+        if any(word in text for word in _MISSING):
+            yield Problem(key=_BUCKET, what=f"there is no bucket {bucket}", fix=fix)
+        elif any(word in text for word in _MOVED):
+            yield Problem(key=_BUCKET, what=f"{bucket} is not in {here}, and FSx imports only from there", fix=fix)
+        return
+    if there != here:
+        yield Problem(key=_BUCKET, what=f"{bucket} is in {there}, and FSx imports only from {here}", fix=fix)

@@ -1,0 +1,1 @@
+"""Instance groups: workers, controller and login nodes."""

@@ -1,0 +1,26 @@
+"""An instance group with every value filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hyperpod_node.model import NodeRole
+
+from ..catalogue.accelerators import InstanceType
+from .keys import Taint, WorkerGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceGroup:
+    """One HyperPod instance group with every value filled in.
+
+    ``volume_gib`` is the data volume at /opt/sagemaker. ``taints`` are those of its Kubernetes nodes.
+    """
+
+    name: str
+    role: NodeRole
+    type: InstanceType
+    count: int
+    volume_gib: int
+    worker: WorkerGroup | None = None
+    taints: tuple[Taint, ...] = ()

@@ -1,0 +1,135 @@
+"""The keys of instance groups, and the sizes that fill in what they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictInt
+
+from ..catalogue.accelerators import find
+from ..schema.fields import (
+    IN_PLACE,
+    Change,
+    GroupName,
+    ImageRelease,
+    Model,
+    PlanArn,
+)
+
+# SageMaker API Reference: CreateCluster (InstanceCount, VolumeSizeInGB), InstanceGroupName.
+MAX_COUNT = 6758
+
+
+MAX_VOLUME_GIB = 16384
+
+
+GROUP_NAME_LIMIT = 63
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """A preset: number of workers, FSx capacity in GiB, data volume of a worker in GiB.
+
+    The figures are those of the CloudFormation templates in github.com/sunilpp/hyperpod-quickstart.
+    """
+
+    workers: int
+    fsx_gib: int
+    volume_gib: int
+
+
+SIZES: Mapping[str, Size] = {
+    "small": Size(workers=2, fsx_gib=1200, volume_gib=500),
+    "medium": Size(workers=8, fsx_gib=4800, volume_gib=500),
+    "large": Size(workers=32, fsx_gib=14400, volume_gib=1000),
+}
+
+
+DEFAULT_CONTROLLER_TYPE = "ml.m5.2xlarge"
+
+
+# Default number of nodes in a group without accelerators. HyperPod does not replace such nodes by itself, and a small
+# one takes 14 pods (SageMaker Developer Guide, "Getting started with Amazon EKS support in SageMaker HyperPod").
+SYSTEM_NODES = 3
+
+
+# Data volume of nodes that do not train: that of the controller in the CloudFormation templates in
+# github.com/sunilpp/hyperpod-quickstart.
+HEAD_VOLUME_GIB = 200
+
+
+_REPLACES_ROOTS = Change("in place", "in place: all nodes of the group at once, with new root volumes; pods end")
+
+
+_OF_A_NEW_GROUP = Change("refused", "refused for an existing group: add one with another name")
+
+
+class Taint(Model):
+    """A Kubernetes taint of a worker group."""
+
+    key: Annotated[str, IN_PLACE]
+    """The taint's key."""
+    value: Annotated[str, IN_PLACE] = ""
+    """The taint's value."""
+    effect: Annotated[Literal["NoSchedule", "PreferNoSchedule", "NoExecute"], IN_PLACE]
+    """Effect on pods that do not tolerate the taint."""
+
+    @property
+    def repels(self) -> bool:
+        """Whether it keeps pods away that do not tolerate it."""
+        return self.effect != "PreferNoSchedule"
+
+
+class WorkerGroup(Model):
+    """A worker instance group as configured. Missing values come from the size and the accelerator.
+
+    If ``taints`` is None, ``node_placement`` chooses them; an empty list means no taints.
+    """
+
+    name: Annotated[GroupName, IN_PLACE] = Field(max_length=GROUP_NAME_LIMIT)
+    """Name of the group. Renaming deletes the group and creates another."""
+    instance_type: Annotated[str, _OF_A_NEW_GROUP]
+    """Instance type, for example ml.p5.48xlarge."""
+    count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0, le=MAX_COUNT)
+    """Number of nodes. Default: from `size`; 3 without accelerators."""
+    min_count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0)
+    """Number of nodes with which the group may start; at most `count`, which makes it all or nothing. Needs
+    `nodeProvisioning` Continuous."""
+    volume_gib: Annotated[StrictInt | None, IN_PLACE] = Field(None, alias="volumeGiB", ge=1, le=MAX_VOLUME_GIB)
+    """Data volume of a node at /opt/sagemaker, in GiB. Default: from `size`; 200 without accelerators."""
+    threads_per_core: Annotated[StrictInt, _OF_A_NEW_GROUP] = Field(1, ge=1, le=2)
+    """Threads per core; 2 turns hyper-threading on if the type supports it."""
+    training_plan_arn: Annotated[PlanArn | None, IN_PLACE] = None
+    """SageMaker training plan whose reserved capacity the group uses."""
+    capacity: Annotated[Literal["on-demand", "spot"], _OF_A_NEW_GROUP] = "on-demand"
+    """Purchase option of the nodes. spot needs `nodeProvisioning` Continuous, excludes a training plan, and is
+    documented for EKS alone."""
+    deep_health_checks: Annotated[tuple[Literal["InstanceStress", "InstanceConnectivity"], ...], IN_PLACE] = ()
+    """Checks that HyperPod runs on a new node before jobs may use it, for an hour or two (docs/health.md). Cannot be
+    combined with taints. On Slurm for GPUs alone."""
+    image_release: Annotated[ImageRelease | None, _REPLACES_ROOTS] = None
+    """Release of HyperPod's image, as 2.1.0. Default: the newest when the group is made, and what `hyperpod
+    update-software` brings. EKS only."""
+    labels: Annotated[dict[str, str], IN_PLACE] = Field(default_factory=dict)
+    """Kubernetes labels of the nodes. EKS only."""
+    taints: tuple[Taint, ...] | None = None
+    """Kubernetes taints of the nodes. Default: none; if the cluster has a group without accelerators, the groups with
+    accelerators get a taint that keeps the cluster's own pods off them. An empty list means no taints. EKS only."""
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether its nodes have accelerators; a name that no type can have counts as one that has."""
+        return (row := find(self.instance_type)) is None or bool(row.accelerator)
+
+
+class Login(Model):
+    """The Slurm login group."""
+
+    instance_type: Annotated[
+        str, Change("refused", "refused while login nodes exist: remove them first, in an update of their own")
+    ]
+    """Instance type, for example ml.m5.large."""
+    count: Annotated[StrictInt, IN_PLACE] = Field(1, ge=1, le=MAX_COUNT)
+    """Number of login nodes."""

@@ -1,0 +1,46 @@
+"""Which worker groups accept any pod, and the taints that keep such pods off nodes with accelerators.
+
+A worker group without accelerators runs the Kubernetes cluster's own pods: DNS, storage drivers, operators, queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..catalogue.accelerators import ACCELERATORS
+from ..config.model import Settings
+from .keys import Taint, WorkerGroup
+
+
+def system_groups(settings: Settings) -> tuple[WorkerGroup, ...]:
+    """The groups for the cluster's own pods; none where these share the other groups' nodes."""
+    return tuple(
+        group
+        for group in settings.groups
+        if settings.orchestrator == "eks" and not group.accelerated and _open(settings, group, group.taints or ())
+    )
+
+
+def open_groups(settings: Settings) -> tuple[WorkerGroup, ...]:
+    """The groups whose nodes accept any pod: pods without tolerations can run only there."""
+    return tuple(group for group in settings.groups if _open(settings, group, taints_of(settings, group)))
+
+
+def _open(settings: Settings, group: WorkerGroup, taints: Iterable[Taint]) -> bool:
+    return settings.count_of(group) > 0 and not any(taint.repels for taint in taints)
+
+
+def taints_of(settings: Settings, group: WorkerGroup) -> tuple[Taint, ...]:
+    """A group's taints: the configured ones, or one that reserves accelerators where other pods have other nodes.
+
+    The taint has the name of the accelerator's resource, and pods that request the resource tolerate it (admission
+    plugin ExtendedResourceToleration, enabled on EKS: Amazon EKS User Guide, "View Amazon EKS platform versions").
+    Groups with deep health checks have no taint: HyperPod does not accept both (SageMaker Developer Guide, "Getting
+    started with Amazon EKS support in SageMaker HyperPod").
+    """
+    if group.taints is not None:
+        return group.taints
+    if not group.accelerated or group.deep_health_checks or not system_groups(settings):
+        return ()
+    resource = ACCELERATORS[settings.accelerator].kubernetes_resource
+    return (Taint(key=resource, value="true", effect="NoSchedule"),)

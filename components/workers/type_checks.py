@@ -1,0 +1,109 @@
+"""What follows from the instance types of a stack: what cannot be, and what people should know before they pay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..catalogue.accelerators import ACCELERATORS, InstanceType, find, nearest
+from ..config.model import Settings
+from ..config.resolved import Config
+from ..schema.problems import Problem
+from .keys import WorkerGroup
+from .taints import taints_of
+
+# CUDA C++ Programming Guide, "Compute Capabilities": __nv_bfloat16 from 8.0 on; a T4 has 7.5.
+_NO_BFLOAT16 = "T4"
+
+
+def type_problems(settings: Settings) -> Iterator[Problem]:
+    """No accelerators at all, what HyperPod does not test, and what nodes with Arm processors cannot do here.
+
+    HyperPod has ARM64 images of every supported Kubernetes version and of Slurm 25.11 (SageMaker Developer Guide,
+    "SageMaker HyperPod AMI releases for Amazon EKS", August 29, 2026, and "... for Slurm", September 17, 2026).
+    """
+    if not any(group.accelerated for group in settings.groups):
+        yield Problem(
+            key="hyperpod:workers",
+            what="no group has accelerators, so no job can train",
+            fix=f"add a group, such as of {ACCELERATORS[settings.accelerator].default_worker_type}; its count may be 0",
+        )
+    for number, group in enumerate(settings.groups):
+        key = f"hyperpod:workers[{number}]"
+        if group.image_release and settings.orchestrator == "slurm":
+            yield Problem(
+                key=f"{key}.imageRelease",
+                what="HyperPod keeps a release of its image with EKS alone",
+                fix="leave it out with orchestrator slurm",
+            )
+        if group.deep_health_checks:
+            yield from _untested(settings, f"{key}.deepHealthChecks", group)
+        if (row := find(group.instance_type)) is None or row.architecture != "arm64":
+            continue
+        if settings.orchestrator == "slurm":
+            yield from _without_packages(settings, f"{key}.instanceType", row.name)
+            continue
+        if not row.accelerator and not any(taint.repels for taint in taints_of(settings, group)):
+            yield Problem(
+                key=f"{key}.taints",
+                what=f"{row.name} has Arm processors, and any pod may run there; not every image of the HyperPod chart "
+                "and of the add-ons is known to have a build for them",
+                fix="a taint that your own pods tolerate, as {key: arch, value: arm64, effect: NoSchedule}",
+            )
+    if settings.orchestrator == "slurm":
+        heads = {"hyperpod:controllerInstanceType": settings.controller_instance_type}
+        if settings.login:
+            heads["hyperpod:login.instanceType"] = settings.login.instance_type
+        for key, name in heads.items():
+            if (row := find(name)) and row.architecture == "arm64":
+                yield from _without_packages(settings, key, name)
+
+
+def _untested(settings: Settings, key: str, group: WorkerGroup) -> Iterator[Problem]:
+    """Deep health checks are for accelerators, and with Slurm for GPUs (SageMaker Developer Guide, "Deep health checks"
+    of EKS and of Slurm clusters, instance type compatibility)."""
+    if not group.accelerated:
+        yield Problem(key=key, what=f"{group.instance_type} has no accelerators to check", fix="leave it out")
+    elif settings.orchestrator == "slurm" and settings.accelerator != "gpu":
+        yield Problem(
+            key=key,
+            what="with Slurm HyperPod has such checks for GPUs alone",
+            fix="leave it out with accelerator trainium",
+        )
+
+
+def _without_packages(settings: Settings, key: str, name: str) -> Iterator[Problem]:
+    """Enroot's packages go to every node of a cluster, and `hyperpod containers` fetches those for x86_64."""
+    if settings.slurm.container_packages:
+        yield Problem(
+            key=key,
+            what=f"{name} has Arm processors, and the packages of hyperpod:slurm.containerPackages are for x86_64",
+            fix="leave one of the two out",
+        )
+
+
+def type_notes(config: Config) -> Iterator[str]:
+    """What the instance types of a stack lack, in words for people who are about to pay for it."""
+    nodes = sum(group.count for group in config.training_groups)
+    for row in {group.type.name: group.type for group in config.instance_groups}.values():
+        if not row.catalogued:
+            yield _unknown(row, slurm=config.settings.orchestrator == "slurm")
+        elif row.accelerator and row.efa == "no" and nodes > 1:
+            yield (
+                f"{row.name} has no EFA: jobs on several nodes talk over TCP, at {row.network_gbps:g} Gbit/s a node at "
+                "most"
+            )
+        if row.accelerator_model == _NO_BFLOAT16:
+            yield f"{row.name} has {_NO_BFLOAT16} GPUs, which lack bfloat16: this project's trainers compute in it"
+
+
+def _unknown(row: InstanceType, *, slurm: bool) -> str:
+    lacks = "no price, and no facts about EFA, accelerators, CPUs, memory and NVMe"
+    then = "its local disks are not used"
+    if slurm and row.accelerator:
+        then += ", and Slurm has no accelerators of it to allocate (--gres), only whole nodes"
+    near = nearest(row.name)
+    like = f"Near to it: {', '.join(near)}. " if near else ""
+    return (
+        f"{row.name} is not in the catalogue: {lacks}. AWS decides whether it exists; {then}. "
+        f"{like}A row in components/catalogue/instance_types.csv ends this"
+    )

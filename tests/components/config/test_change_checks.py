@@ -1,0 +1,276 @@
+"""What a deployed stack cannot become is refused before anything happens, with the way that works."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from components.common.names import BUCKET, DEPLOYED_WITH, Names, for_stack
+from components.config import Config, ConfigError
+from components.config.change_checks import deployed_with, renamed, require_possible
+from components.security import bucket_writers
+from rehearsal.account import Account
+from rehearsal.engines.deployment import up
+from rehearsal.engines.program import ProgramError
+from tests.golden.stacks import DATABASE_SUBNETS, deployed, state_of
+from tests.golden.stacks import VPC as EXISTING
+from tests.rows import each
+from tests.support import config, project
+
+ACCOUNT = "123456789012"
+DEPLOYER = "arn:aws:iam::123456789012:user/rehearsal"
+P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 2}
+VPC = {"vpcId": "vpc-0123456789abcdef0", "privateSubnetId": "subnet-0123456789abcdef0"}
+CREATED = {"security": {"kmsKey": "create"}}
+RDS = {"slurm": {"accounting": {"database": "rds"}}}
+OTHERS = ["subnet-0bbbbbbbbbbbbbbb3", "subnet-0bbbbbbbbbbbbbbb2"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a deployed stack is to become, and where and under which name it was deployed."""
+
+    stack: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+    zone: str = ""
+    name: str = ""
+
+
+BAD: dict[str, tuple[Change, str]] = {
+    "another name of the cluster": (
+        Change("slurm-gpu", {}, {"clusterName": "other"}),
+        'clusterName: the cluster is called "slurm-gpu',
+    ),
+    "another region": (
+        Change("slurm-gpu", {}, {"region": "us-east-1", "availabilityZoneId": "use1-az1"}),
+        "aws:region: this stack is deployed with us-west-2",
+    ),
+    "another block": (
+        Change("slurm-gpu", {}, {"network": {"cidr": "10.8.0.0/16"}}),
+        "network.cidr: this stack is deployed with 10.0.0.0/16",
+    ),
+    "no second block": (
+        Change("slurm-gpu", {}, {"network": {"secondaryCidr": ""}}),
+        "network.secondaryCidr: this stack is deployed with",
+    ),
+    "no database of jobs": (
+        Change("slurm-gpu", RDS, {"slurm": {}}),
+        "accounting.database: the history of jobs is in a database on RDS",
+    ),
+    "the database on the controller": (
+        Change("slurm-gpu", RDS, {"slurm": {"accounting": {}}}),
+        "accounting.database: the history of jobs is in a database on RDS",
+    ),
+    "a smaller database": (
+        Change("slurm-gpu", {"slurm": {"accounting": {"database": "rds", "storageGiB": 40}}}, RDS),
+        "accounting.storageGiB: 20 GiB, and the database has 40 GiB",
+    ),
+    "a database that is hardly larger": (
+        Change("slurm-gpu", RDS, {"slurm": {"accounting": {"database": "rds", "storageGiB": 21}}}),
+        "accounting.storageGiB: 21 GiB, .*; 20, or at least 22",
+    ),
+    "other subnets of the database": (
+        Change(
+            "slurm-gpu",
+            {"network": EXISTING, "slurm": {"accounting": {"database": "rds", "subnetIds": DATABASE_SUBNETS}}},
+            {"network": EXISTING, "slurm": {"accounting": {"database": "rds", "subnetIds": OTHERS}}},
+        ),
+        "accounting.subnetIds: the database is in subnet-0bbbbbbbbbbbbbbb1",
+    ),
+    "a smaller file system": (
+        Change("slurm-gpu", {"size": "medium"}, {"size": "small"}),
+        "fsx.storageGiB: 1200 GiB, and the file system has 4800 GiB",
+    ),
+    "EFA later": (
+        Change("slurm-gpu", {}, {"fsx": {"efa": True, "storageGiB": 19200}}),
+        "fsx.efa: the file system was created without EFA",
+    ),
+    "EFA no more": (
+        Change("slurm-gpu", {"fsx": {"efa": True, "storageGiB": 19200}}, {"fsx": {"storageGiB": 19200}}),
+        "fsx.efa: the file system was created with EFA",
+    ),
+    "another throughput with EFA": (
+        Change(
+            "slurm-gpu",
+            {"fsx": {"efa": True, "storageGiB": 19200}},
+            {"fsx": {"efa": True, "storageGiB": 19200, "throughput": 500}},
+        ),
+        "fsx.throughput: the throughput of a file system with EFA",
+    ),
+    "another type of workers": (
+        Change("slurm-gpu", {}, {"workers": [P5 | {"instanceType": "ml.p5e.48xlarge"}]}),
+        r'workers: group "workers" runs on ml.p5.48xlarge.*; add a group with another name',
+    ),
+    "other threads of workers": (
+        Change("slurm-gpu", {}, {"workers": [P5 | {"threadsPerCore": 2}]}),
+        r'workers: group "workers" has threadsPerCore 1, .* cannot change to 2; add a group with another name',
+    ),
+    "workers on spot": (
+        Change("slurm-gpu", {}, {"workers": [P5 | {"capacity": "spot"}]}),
+        r'workers: group "workers" has capacity on-demand, .* cannot change to spot; add a group with another name',
+    ),
+    "another role": (
+        Change("slurm-gpu", {}, {"existingRoleArn": "arn:aws:iam::123456789012:role/team/hyperpod"}),
+        "existingRoleArn: the nodes have roles of the stack, .*; keep it",
+    ),
+    "another controller": (
+        Change("slurm-gpu", {}, {"controllerInstanceType": "ml.m5.4xlarge"}),
+        "controllerInstanceType: .*cannot be removed",
+    ),
+    "other login nodes": (
+        Change("slurm-gpu", {"login": {"instanceType": "ml.m5.2xlarge"}}, {"login": {"instanceType": "ml.m5.4xlarge"}}),
+        "login: .*remove the login nodes with one update",
+    ),
+    "the image's set-up later": (
+        Change("dev", {}, {"slurm": {"setup": "image"}}),
+        "slurm.setup: the nodes of this stack are set up by the scripts",
+    ),
+    "a key later": (Change("dev", {}, CREATED), "security.kmsKey: this stack is encrypted with keys of AWS's"),
+    "a key no more": (
+        Change("dev", CREATED, {"security": {}}),
+        "security.kmsKey: this stack is encrypted with a key that it created",
+    ),
+    "two Kubernetes versions at once": (
+        Change("eks-gpu", {"kubernetesVersion": "1.33"}, {"kubernetesVersion": "1.35"}),
+        r"kubernetesVersion: .* to 1\.34 first",
+    ),
+    "an older Kubernetes version": (
+        Change("eks-gpu", {"kubernetesVersion": "1.34"}, {"kubernetesVersion": "1.33"}),
+        "kubernetesVersion: .*within 7 days",
+    ),
+    "a smaller home file system": (
+        Change("dev", {"fsx": {"homeStorageGiB": 128}}, {"fsx": {"homeStorageGiB": 64}}),
+        "homeStorageGiB: .*; 128, or at least 141",
+    ),
+    "a home file system that grows too little": (
+        Change("dev", {"fsx": {"homeStorageGiB": 128}}, {"fsx": {"homeStorageGiB": 140}}),
+        "homeStorageGiB: .*by a tenth at least",
+    ),
+    "older authentication": (
+        Change("eks-gpu", {}, {"authenticationMode": "API_AND_CONFIG_MAP", "kubernetesApiCidrs": ["52.94.76.1/32"]}),
+        "authenticationMode: access entries alone",
+    ),
+    "a Kueue of SageMaker's in place of the stack's": (
+        Change("eks-gpu", {}, {"charts": {"queues": "task-governance"}}),
+        "charts.queues: this stack is deployed with kueue, .*; deploy with none first",
+    ),
+    "a Kueue of the stack's in place of SageMaker's": (
+        Change("eks-gpu", {"charts": {"queues": "task-governance"}}, {"charts": {"queues": "kueue"}}),
+        "charts.queues: this stack is deployed with task-governance, .*; deploy with none first",
+    ),
+    "another orchestrator": (
+        Change("slurm-gpu", {}, {"orchestrator": "eks"}),
+        "hyperpod:orchestrator: this stack is deployed with slurm",
+    ),
+    "an existing network": (
+        Change("slurm-gpu", {}, {"network": VPC | {"securityGroupIds": ["sg-0123456789abcdef0"]}}),
+        "network.vpcId: this stack is deployed with none",
+    ),
+    "an existing file system": (
+        Change(
+            "slurm-gpu",
+            {"network": VPC | {"securityGroupIds": ["sg-0123456789abcdef0"]}},
+            {"fsx": {"fileSystemId": "fs-0123456789abcdef0"}},
+        ),
+        "fsx.fileSystemId: /fsx is a file system of the stack",
+    ),
+    "another zone": (
+        Change("dev", {}, {}, zone="usw2-az3"),
+        "availabilityZoneId: this stack is in usw2-az3, and .* cannot move to usw2-az2",
+    ),
+    "another name of the stack": (
+        Change("dev", {}, {}, name="research"),
+        "pulumi stack: .*nearly every resource would be replaced.*`pulumi stack rename OLD`",
+    ),
+}
+
+
+def told(change: Change) -> list[str]:
+    """Everything that is said of it before a deployment."""
+    before, after = config(change.stack, **change.before), config(change.stack, **(change.before | change.after))
+    left = {
+        DEPLOYED_WITH: json.loads(json.dumps(deployed_with(before))),
+        BUCKET: named(change.name or change.stack, before).bucket,
+    }
+    zone = SimpleNamespace(availability_zone_id=change.zone or after.zone_id)
+    with (
+        patch("components.config.change_checks._left", lambda: left),
+        patch("pulumi_aws.ec2.get_subnets", lambda *, filters: SimpleNamespace(ids=["subnet-0123456789abcdef0"])),
+        patch("pulumi_aws.ec2.get_subnet", lambda *, id: zone),
+    ):
+        try:
+            require_possible(after, named(change.stack, after), ACCOUNT, DEPLOYER)
+        except ConfigError as refused:
+            return [str(problem) for problem in refused.problems]
+    return []
+
+
+def named(stack: str, chosen: Config) -> Names:
+    cluster = {"cluster": chosen.settings.cluster_name, "region": chosen.region.name}
+    return for_stack(stack=stack, account=ACCOUNT, project="hyperpod", **cluster)
+
+
+@each(BAD)
+def test_an_impossible_change_is_refused_with_the_way_that_works(change: Change, reason: str) -> None:
+    found = told(change)
+    assert [problem for problem in found if re.search(reason, problem)], found
+    assert all("; " in problem for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("stack", "before", "after"),
+    [
+        ("slurm-gpu", {}, {}),
+        ("slurm-gpu", {"size": "small"}, {"size": "large"}),
+        ("slurm-gpu", {}, {"workers": [P5 | {"count": 5}, P5 | {"name": "more", "threadsPerCore": 2}]}),
+        ("slurm-gpu", {"workers": [P5, P5 | {"name": "more"}]}, {"workers": [P5 | {"name": "more"}]}),
+        ("slurm-gpu", {}, {"fsx": {"backupDays": 7, "throughput": 500, "compression": "NONE"}}),
+        ("slurm-gpu", {}, {"fsx": {"homeStorageGiB": 64}}),
+        ("slurm-gpu", {"fsx": {"homeStorageGiB": 128}}, {"fsx": {"homeStorageGiB": 141}}),
+        ("slurm-gpu", {}, {"network": {"egress": "vpc-only"}, "protect": True, "tags": {"a": "b"}}),
+        ("slurm-gpu", {}, RDS),
+        ("slurm-gpu", {"slurm": {"accounting": {}}}, RDS),
+        ("slurm-gpu", RDS, {"slurm": {"accounting": {"database": "rds", "storageGiB": 40}}}),
+        (
+            "slurm-gpu",
+            {"network": EXISTING, "slurm": {"accounting": {"database": "rds", "subnetIds": DATABASE_SUBNETS}}},
+            {"slurm": {"accounting": {"database": "rds", "subnetIds": DATABASE_SUBNETS[::-1]}}},
+        ),
+        ("eks-gpu", {"kubernetesVersion": "1.33"}, {"kubernetesVersion": "1.34"}),
+    ],
+)
+def test_a_possible_change_is_let_through(stack: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+    assert told(Change(stack, before, after)) == []
+
+
+def test_every_deployment_leaves_what_the_next_is_held_against() -> None:
+    for stack in ("slurm-gpu", "eks-gpu"):
+        left = deployed(stack).outputs[DEPLOYED_WITH]
+        assert left == {**deployed_with(config(stack)), bucket_writers.OUTPUT: [DEPLOYER]}
+
+
+def test_a_stack_without_a_bucket_has_no_other_name() -> None:
+    assert list(renamed({}, named("dev", config("dev")))) == []
+
+
+def test_the_preview_of_a_renamed_stack_says_so() -> None:
+    other, left = replace(project("dev"), stack="research"), deployed("dev").outputs
+    # Its state has kept the outputs, as after `pulumi stack rename`.
+    with (
+        Account("us-west-2") as account,
+        pytest.raises(ProgramError, match="pulumi stack: this stack is deployed under another name"),
+    ):
+        up(other, account, old_outputs=left, preview=True)
+
+
+def test_the_queue_of_a_team_that_is_added_later_waits_for_its_namespace() -> None:
+    state = state_of("eks-closed")
+    namespace = next(urn for urn, resource in state.items() if resource.name == "training-speech-namespace")
+    assert namespace in next(r for r in state.values() if r.name == "training-queues-local-speech").dependencies

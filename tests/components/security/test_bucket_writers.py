@@ -1,0 +1,52 @@
+"""Who may write the lifecycle bucket: the deployer is among them, and they stay whoever deploys next."""
+
+from __future__ import annotations
+
+from components.security import bucket_writers
+from tests.rows import each
+from tests.support import config
+
+ROLES = "arn:aws:iam::123456789012:role"
+# The writers of the deployed bucket, those that are configured, the deployer, and what is said.
+BAD: dict[str, tuple[tuple[list[str], list[str], str], str]] = {
+    "a deployer who was no writer": (
+        (["ci"], [], "colleague"),
+        f"the deployed bucket lets only {ROLES}/ci write the scripts, and {ROLES}/colleague deploys",
+    ),
+    "a new writer who deploys": (
+        (["ci"], ["ci", "colleague"], "colleague"),
+        f"the deployed bucket lets only {ROLES}/ci write",
+    ),
+    "a deployer who would be no writer": ((["ci"], ["a", "b"], "ci"), f"this would let only {ROLES}/a, {ROLES}/b"),
+}
+
+
+def told(deployment: tuple[list[str], list[str], str]) -> list[str]:
+    """What is said of it."""
+    before, given, who = deployment
+    settings = config("dev", security={"lifecycleWriters": [f"{ROLES}/{one}" for one in given]}).settings
+    left = {bucket_writers.OUTPUT: [f"{ROLES}/{one}" for one in before]}
+    return [str(problem) for problem in bucket_writers.locked_out(settings, left, f"{ROLES}/{who}")]
+
+
+@each(BAD)
+def test_a_deployer_who_may_not_write_the_scripts_is_refused(
+    deployment: tuple[list[str], list[str], str], said: str
+) -> None:
+    (problem,) = told(deployment)
+    assert problem.startswith(f"{bucket_writers.KEY}: {said}")
+
+
+def test_the_deployer_is_among_those_who_may_write_the_scripts() -> None:
+    assert told(([], [], "ci")) == []
+    assert told((["ci"], [], "ci")) == []
+    assert told((["ci"], ["ci", "colleague"], "ci")) == []
+    assert told((["team/*"], ["team/*"], "team/b")) == []
+
+
+def test_the_writers_stay_whoever_deploys_next() -> None:
+    settings = config("dev").settings
+    assert bucket_writers.writers(settings, {}, "first") == ["first"]
+    assert bucket_writers.writers(settings, {bucket_writers.OUTPUT: ["first"]}, "second") == ["first"]
+    both = config("dev", security={"lifecycleWriters": [f"{ROLES}/b", f"{ROLES}/a"]}).settings
+    assert bucket_writers.writers(both, {bucket_writers.OUTPUT: ["first"]}, "second") == [f"{ROLES}/a", f"{ROLES}/b"]
