@@ -8,7 +8,6 @@ from typing import Any
 
 from .errors import StepError
 from .host import Host, Result
-from .model import Node
 
 # The command's own limits are 60 s each, of which the first is all that a step waits. With these, all three attempts
 # that it makes fit (AWS CLI User Guide, "Command line options" and "AWS CLI retries").
@@ -23,14 +22,11 @@ class Refused(Exception):
         self.code = code
 
 
-def call(node: Node, *args: str) -> Any:
-    """One call by a step, its output parsed. Raises Refused, or StepError when the command is missing."""
-    known = node.parameters
-    return ask(node.host, known.region, node.timeout("aws"), *args, v1=known.imds_v1)
-
-
 def ask(host: Host, region: str, timeout: float, *args: str, v1: bool = False) -> Any:
-    """``call`` by a command of its own. ``v1``: whether it may take credentials without a session token."""
+    """Return one call's parsed output. ``v1``: whether it may take credentials without a session token.
+
+    Raises Refused, or StepError where the command is missing.
+    """
     result = host.run(
         *("aws", *args, "--region", region, "--output", "json", *LIMITS),
         check=False,

@@ -43,7 +43,7 @@ def synchronised(node: Node) -> str:
     unit = next(
         (u for u in ("chrony", "chronyd") for d in ("/lib", "/usr/lib", "/etc") if _unit(node, d, u)), "chronyd"
     )
-    units.start(node, unit)
+    units.start(node.host, unit)
     return f"{unit} runs"
 
 

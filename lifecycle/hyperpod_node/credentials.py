@@ -65,7 +65,7 @@ def run(node: Node) -> str:
     text = SERVICE.format(bin=f"{host.settings.install_folder}/bin", command=COMMAND)
     host.write(f"{units.UNITS}/{COMMAND}@.service", text)
     host.write(f"{units.UNITS}/{COMMAND}.socket", SOCKET)
-    units.start(node, f"{COMMAND}.socket")
+    units.start(node.host, f"{COMMAND}.socket")
     return f"people ask {COMMAND} for what is named for them"
 
 

@@ -70,7 +70,7 @@ def _wait(node: Node, wanted: Mapping[str, str]) -> Mapping[str, Any]:
 
     def look() -> Optional[Mapping[str, Any]]:
         try:
-            answer = aws_cli.call(node, "fsx", "describe-file-systems")
+            answer = node.aws("fsx", "describe-file-systems")
         except aws_cli.Refused as refused:
             denied = "AccessDenied" in refused.code or "Unauthorized" in refused.code
             if denied and node.host.now() - began > ACCESS_GRACE:

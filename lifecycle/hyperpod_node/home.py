@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from . import fsx
-from .model import HOME_MADE, Node
-from .ssh import PERSON
+from .model import HOME_MADE, IMAGE_USER, Node
 
 FOLDER = "/home"
 # After a reboot homes may be mounted before Lustre, which listens on port 988 and cannot be mounted where NFS has taken
@@ -24,9 +23,9 @@ def run(node: Node) -> str:
         return fsx.of_image(node, FOLDER)
     node.host.write(PORTS_FILE, PORTS)
     detail = fsx.mount(node, fsx.tagged(node, "OPENZFS") if known == HOME_MADE else {"id": known}, FOLDER)
-    home = node.host.home(PERSON)
+    home = node.host.home(IMAGE_USER)
     if home and home.startswith(f"{FOLDER}/"):
-        _make(node, PERSON, home)
+        _make(node, IMAGE_USER, home)
     return detail
 
 

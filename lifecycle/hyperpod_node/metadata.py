@@ -56,7 +56,7 @@ def run(node: Node) -> str:
     )
     named = "".join(f" and {name}" for name in sorted(agents))
     text = TEXT.format(agents=named, rules="\n".join(rules), priority=PRIORITY)
-    units.start(node, UNIT, restart=host.write(f"{units.UNITS}/{UNIT}", text))
+    units.start(node.host, UNIT, restart=host.write(f"{units.UNITS}/{UNIT}", text))
     if why := opened(host):
         raise StepError(why)
     return f"only root{named}"

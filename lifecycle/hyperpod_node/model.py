@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Literal, Mapping, Optional, Tuple
 
+from . import aws_cli
 from .errors import StepError
 from .host import Host
 
@@ -25,6 +26,9 @@ CIDR = {"form": r"(\d{1,3}\.){3}\d{1,3}/\d{1,2}"}
 # A name that useradd(8) takes, and a line of authorized_keys without options.
 NAME = {"form": r"[a-z_][a-z0-9_-]{0,31}"}
 PUBLIC_KEY = {"form": r"[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,3}( [ -~]*)?"}
+
+# The account of people on HyperPod's image.
+IMAGE_USER = "ubuntu"
 
 NodeRole = Literal["controller", "login", "worker"]
 
@@ -198,6 +202,11 @@ class Instance:
     instance_id: str
 
 
+def host_name(address: str) -> str:
+    """The name that EC2 gives a host with this address."""
+    return "ip-" + address.replace(".", "-")
+
+
 @dataclass(frozen=True)
 class Identity:
     """Which node this is, and which ones there are."""
@@ -261,6 +270,11 @@ class Node:
     def private(self) -> str:
         """The part of it that only root may open."""
         return self.shared + "/private"
+
+    def aws(self, *args: str) -> Any:
+        """Return one call's parsed output (aws_cli.py)."""
+        known = self.parameters
+        return aws_cli.ask(self.host, known.region, self.timeout("aws"), *args, v1=known.imds_v1)
 
     def timeout(self, name: str) -> float:
         """Seconds that a step may wait for something."""

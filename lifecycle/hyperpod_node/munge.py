@@ -50,7 +50,7 @@ def run(node: Node) -> str:
     changed = any(name == KEY for name in host.changes[before:])
     take = f"{host.settings.install_folder}/bin/hyperpod-take-munge-key {published(node.private)}"
     host.write(f"{units.UNITS}/munge.service.d/10-hyperpod.conf", MUNGED.format(take=take))
-    units.start(node, "munge", restart=changed)
+    units.start(node.host, "munge", restart=changed)
     accepts_its_own(host, node.timeout("munge"))
     return f"{origin}, sha256 {digest(host)[:12]}"
 
@@ -63,7 +63,7 @@ def _controller(node: Node) -> str:
     elif host.path(KEY).exists():
         origin = "the key was there"
     else:
-        made = shared.make_once(node, "munge", _new_key)
+        made = shared.make_once(node.host, f"{node.private}/munge", _new_key)
         # Published before it is used: a run that is killed in between finds it there and uses it.
         _take(node)
         origin = "key made for the cluster" if made else "the cluster's key"

@@ -44,7 +44,7 @@ WantedBy=sysinit.target
 
 def run(node: Node) -> str:
     """Step ``pod-metadata``. Raises StepError where systemd cannot make the rules."""
-    units.start(node, UNIT, restart=node.host.write(f"{units.UNITS}/{UNIT}", text()))
+    units.start(node.host, UNIT, restart=node.host.write(f"{units.UNITS}/{UNIT}", text()))
     return "not from pods"
 
 

@@ -45,7 +45,7 @@ class Settings:
     """Where things are. ``root`` is the prefix of every path on the node's disk, so that tests need no real one."""
 
     root: Path = Path("/")
-    source: Path = Path(__file__).resolve().parent.parent
+    source: Path = Path(__file__).resolve().parents[2]
     resource_config: str = "/opt/ml/config/resource_config.json"
     imds_url: str = "http://169.254.169.254"
     log_folder: str = "/var/log/hyperpod"

@@ -14,15 +14,14 @@ from typing import Callable
 
 from . import places
 from .host import Host
-from .model import Node
 
 
-def make_once(node: Node, name: str, fill: Callable[[Path], None], within: str = "") -> bool:
-    """Make the folder ``name`` of the private part, or of another, unless it is there. True when this node made it."""
-    final = node.host.path(f"{within or node.private}/{name}")
+def make_once(host: Host, name: str, fill: Callable[[Path], None]) -> bool:
+    """Make a folder unless it is there. True when this node made it."""
+    final = host.path(name)
     if final.is_dir():
         return False
-    own = final.with_name(f".{name}.{node.host.hostname()}")
+    own = final.with_name(f".{final.name}.{host.hostname()}")
     # What a killed run left is half done.
     shutil.rmtree(str(own), ignore_errors=True)
     own.mkdir(mode=0o700)

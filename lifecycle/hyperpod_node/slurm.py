@@ -20,7 +20,7 @@ from . import (
 )
 from .errors import NotYet, StepError
 from .host import Host
-from .model import Node
+from .model import Node, host_name
 
 REQUEUE_UNIT = """# Made by the HyperPod lifecycle scripts.
 [Unit]
@@ -59,7 +59,7 @@ def run(node: Node) -> str:
 def _controller(node: Node) -> str:
     host = node.host
     name = f"{host.settings.slurm_etc}/slurm.conf"
-    units.require(node, "slurmctld")
+    units.require(node.host, "slurmctld")
     await_agent(node)
     if node.by_image:
         host.poll("the image did not start slurmctld", lambda: _ping(host), node.timeout("image"))
@@ -83,8 +83,8 @@ def _controller(node: Node) -> str:
     _await_accounting(node, conf)
     _try_own_lines(node)
     if not node.by_image:
-        units.never(node, "slurmd")
-    was_running = units.start(node, "slurmctld", restart=changed, wait=False)
+        units.never(node.host, node.role, "slurmd")
+    was_running = units.start(node.host, "slurmctld", restart=changed, wait=False)
     began = host.now()
     host.poll("slurmctld did not answer `scontrol ping`", lambda: _up(host, began), node.timeout("slurm"), most=0.25)
     # slurmd keeps asking the controller that it knows until another one sends it a configuration.
@@ -101,7 +101,7 @@ def _controller(node: Node) -> str:
     slurm_configure.publish(host, node.shared)
     unit = REQUEUE_UNIT.format(bin=bin_folder)
     fresh = host.write(f"{units.UNITS}/hyperpod-requeue.service", unit)
-    units.start(node, "hyperpod-requeue", restart=fresh or any("/lib/hyperpod_node/" in c for c in host.changes))
+    units.start(node.host, "hyperpod-requeue", restart=fresh or any("/lib/hyperpod_node/" in c for c in host.changes))
     lines = f"{len(conf.nodes)} line{'' if len(conf.nodes) == 1 else 's'} of nodes"
     return f"slurmctld up, {lines}" + (", configuration changed" if changed else "")
 
@@ -123,7 +123,7 @@ def _names_us(node: Node, text: str) -> bool:
     """Whether slurm.conf has one of the cluster's controllers, by address, by HyperPod's name for it or by its own."""
     controllers = node.identity.in_role("controller", node.parameters.groups)
     addresses = {i.address for i in controllers if i.address}
-    ours = addresses | {i.name for i in controllers} | {slurm_conf.host_name(address) for address in addresses}
+    ours = addresses | {i.name for i in controllers} | {host_name(address) for address in addresses}
     if node.role == "controller":
         ours.add(node.host.hostname())
     named = {part for pair in slurm_conf.parse(text).controllers for part in pair if part}
@@ -154,7 +154,7 @@ def _await_accounting(node: Node, conf: slurm_conf.SlurmConf) -> None:
     host, name = node.host, conf.get("AccountingStorageHost", "localhost")
     ours = name.split(".")[0] in ("localhost", "127", host.hostname()) or name == node.identity.instance.address
     if ours and units.exists(host, "slurmdbd"):
-        units.start(node, "slurmdbd", restart=False, wait=False)
+        units.start(node.host, "slurmdbd", restart=False, wait=False)
     where, port, began = "127.0.0.1" if ours else name, conf.port("AccountingStoragePort", 6819), host.now()
 
     def answers() -> bool:
@@ -246,7 +246,7 @@ def _login(node: Node) -> str:
     if host.which("scontrol") is None:
         raise StepError("Slurm is not installed: command not found: scontrol")
     if not node.by_image:
-        units.never(node, "slurmctld", "slurmd")
+        units.never(node.host, node.role, "slurmctld", "slurmd")
     etc = host.settings.slurm_etc
     local, copy = f"{etc}/slurm.conf", f"{node.shared}/slurm/slurm.conf"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import slurm_accounting
-from .model import Group, Instance
+from .model import Group, Instance, host_name
 
 INCLUDE = "hyperpod.conf"
 SLURMD_TIMEOUT = 60
@@ -113,11 +113,6 @@ def _numbers(piece: str) -> List[str]:
     first, last = int(found.group(1)), int(found.group(2) or found.group(1))
     width = len(found.group(1)) if piece.startswith("0") else 0
     return [f"{number:0{width}d}" for number in range(first, last + 1)] if last - first < MOST_NODES else []
-
-
-def host_name(address: str) -> str:
-    """The name that EC2 gives a host with this address."""
-    return "ip-" + address.replace(".", "-")
 
 
 def node_set(group: str) -> str:

@@ -46,7 +46,7 @@ def keep_shared(node: Node, conf: SlurmConf) -> bool:
             shutil.copytree(str(local), str(made), dirs_exist_ok=True)
             host.run("chown", "-R", f"{user}:", str(made))
 
-    make_once(node, "state", fill, f"{node.shared}/slurm")
+    make_once(node.host, f"{node.shared}/slurm/state", fill)
     # Job scripts and their environment are in it.
     host.secure(target, 0o700, user)
     if own:

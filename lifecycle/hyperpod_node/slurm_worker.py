@@ -14,7 +14,7 @@ from typing import List, Optional, Sequence, Tuple
 from . import accelerators, containers, slurm_conf, slurm_configure, units
 from .errors import StepError
 from .host import Host, Result
-from .model import Instance, Node
+from .model import Instance, Node, host_name
 
 # A job inherits slurmd's limits for pinned memory, open files and the stack (PropagateResourceLimitsExcept).
 SLURMD = """# Made by the HyperPod lifecycle scripts.
@@ -60,7 +60,7 @@ NOT_HERE = {"DRAIN", "FAIL", "INVALID_REG", "NOT_RESPONDING", "POWERED_DOWN", "P
 def run(node: Node) -> str:
     """A worker's part of step ``slurm``."""
     host = node.host
-    unit = units.require(node, "slurmd")
+    unit = units.require(node.host, "slurmd")
     controllers = node.identity.in_role("controller", node.parameters.groups)
     if not controllers:
         raise StepError(f"{host.settings.resource_config} has no controller")
@@ -75,11 +75,11 @@ def run(node: Node) -> str:
     host.poll(
         f"no controller answered at {where}", lambda: _answering(host, controllers, port), node.timeout("controller")
     )
-    named = "\n".join(f"SlurmctldHost={slurm_conf.host_name(i.address)}({i.address})" for i in controllers)
+    named = "\n".join(f"SlurmctldHost={host_name(i.address)}({i.address})" for i in controllers)
     client = CLIENT.format(cluster=node.parameters.cluster_name, controllers=named, port=port)
     host.write(_client_conf(host), client)
     # The image's slurmd is the image's to start, and may run before these scripts do.
-    lives = known if node.by_image else units.start(node, "slurmd", restart=changed, wait=False)
+    lives = known if node.by_image else units.start(node.host, "slurmd", restart=changed, wait=False)
     state = _registered(node, lives)
     if state is None:
         return f"{where} does not know {host.hostname()} yet; slurmd starts by itself once it does"
@@ -89,7 +89,7 @@ def run(node: Node) -> str:
 def _drop_in(node: Node, unit: str, controllers: Sequence[Instance]) -> bool:
     """Have slurmd fetch its configuration, and try without end. True if the unit changed."""
     host = node.host
-    units.never(node, "slurmctld")
+    units.never(node.host, node.role, "slurmctld")
     drop_in = SLURMD.format(
         controllers=",".join(i.address for i in controllers),
         bin=host.settings.install_folder + "/bin",

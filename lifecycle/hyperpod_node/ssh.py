@@ -13,11 +13,10 @@ import shutil
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
-from . import aws_cli, shared, slurm_conf, ssh_folder
+from . import aws_cli, shared, ssh_folder
 from .errors import Skip, StepError
-from .model import Node
+from .model import IMAGE_USER, Node, host_name
 
-PERSON = "ubuntu"
 # The folders of the two key pairs on the shared file system, and that of earlier scripts: one of root's for all nodes.
 PERSONS_KEY, CONTROLLERS_KEY, OUTDATED = "ssh-ubuntu", "ssh-controller", "ssh-root"
 KEY_NAME = "id_hyperpod"
@@ -73,17 +72,17 @@ def _keys(node: Node) -> List[str]:
     )
     found = ["the controller"] if made else []
     shutil.rmtree(str(node.host.path(f"{node.private}/{OUTDATED}")), ignore_errors=True)
-    if node.host.home(PERSON) is None or node.by_image:
+    if node.host.home(IMAGE_USER) is None or node.by_image:
         return found
-    made, pair = _pair(node, PERSONS_KEY, PERSON)
+    made, pair = _pair(node, PERSONS_KEY, IMAGE_USER)
     try:
         # Home directories on a separate file system are the same on all nodes: root on any node owns them all.
-        _set(node, PERSON, pair, [_line(node, pair)] if worker or node.parameters.home_fsx_id else [])
+        _set(node, IMAGE_USER, pair, [_line(node, pair)] if worker or node.parameters.home_fsx_id else [])
     except StepError as error:
         # Somebody's folder is theirs.
-        node.warn(f"{PERSON} has no key of the cluster: {error}")
+        node.warn(f"{IMAGE_USER} has no key of the cluster: {error}")
         return found
-    return found + ([PERSON] if made else [])
+    return found + ([IMAGE_USER] if made else [])
 
 
 def users_key(node: Node) -> str:
@@ -92,11 +91,11 @@ def users_key(node: Node) -> str:
     if not name:
         raise Skip("no key is configured")
     try:
-        answer = aws_cli.call(node, "ssm", "get-parameter", "--name", name)
+        answer = node.aws("ssm", "get-parameter", "--name", name)
     except aws_cli.Refused as refused:
         raise StepError(f"parameter {name}: {refused}") from None
     key = str(answer["Parameter"]["Value"]).strip()
-    user = PERSON if node.host.home(PERSON) else "root"
+    user = IMAGE_USER if node.host.home(IMAGE_USER) else "root"
     with ssh_folder.opened(node.host, user) as folder:
         _authorize(folder, key)
     return f"{name} may log in as {user}"
@@ -109,7 +108,7 @@ def _pair(node: Node, name: str, whose: str) -> Tuple[bool, Pair]:
         comment = f"{_comment(node)} {whose}"
         node.host.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(folder / KEY_NAME))
 
-    made = shared.make_once(node, name, fill)
+    made = shared.make_once(node.host, f"{node.private}/{name}", fill)
     path = f"{node.private}/{name}/{KEY_NAME}"
     secret, public = node.host.read(path), (node.host.read(path + ".pub") or "").strip()
     if not secret or not public:
@@ -198,7 +197,7 @@ def _client(node: Node) -> None:
     if "ssh_config.d" not in old:
         host.write(name, "Include /etc/ssh/ssh_config.d/*.conf\n" + old)
     # All nodes are in one subnet, which has 16 bits at least (VPC User Guide, "Subnet CIDR blocks").
-    own = [host.hostname(), slurm_conf.host_name(address), address]
+    own = [host.hostname(), host_name(address), address]
     names = sorted({re.sub(r"\d+([-.])\d+$", r"*", one) for one in own})
     more = "".join(f"    IdentityFile ~/.ssh/{key}\n" for key in (OWN_KEYS if node.by_image else ()))
     host.write(CLIENT, CLIENT_TEXT.format(names=" ".join(names), shared=node.shared, more=more))

@@ -13,7 +13,7 @@ from typing import List
 from . import accounts, slurm_worker, ssh
 from .errors import NotYet, Skip, StepError
 from .host import Host
-from .model import Node
+from .model import IMAGE_USER, Node
 
 MODULE = "pam_slurm_adopt.so"
 # Where pam(8) looks: Debian's and Ubuntu's folder, and that of Slurm's own `make install` (pam_slurm_adopt, "Source").
@@ -55,7 +55,7 @@ def run(node: Node) -> str:
 
 def allow(host: Host) -> List[str]:
     """Who is let in without a job, by access.conf(5)."""
-    allowed = ["root", ssh.PERSON, *accounts.with_sudo(host)]
+    allowed = ["root", IMAGE_USER, *accounts.with_sudo(host)]
     host.write(ACCESS, f"+:{' '.join(allowed)}:ALL\n-:ALL:ALL\n", mode=0o600)
     return allowed
 

@@ -6,7 +6,6 @@ from typing import Dict, List
 
 from .errors import NotYet, StepError
 from .host import Host
-from .model import Node
 
 UNITS = "/etc/systemd/system"
 FOLDERS = (UNITS, "/usr/local/lib/systemd/system", "/lib/systemd/system", "/usr/lib/systemd/system")
@@ -41,10 +40,10 @@ def after_mount(folder: str) -> str:
     return f"After=remote-fs.target {mount(folder)}"
 
 
-def require(node: Node, unit: str) -> str:
+def require(host: Host, unit: str) -> str:
     """A unit's file. Raises StepError where Slurm is not installed."""
     for folder in FOLDERS:
-        text = node.host.read(f"{folder}/{unit}.service")
+        text = host.read(f"{folder}/{unit}.service")
         if text is not None:
             return text
     raise StepError(f"Slurm is not installed: no {unit}.service in {', '.join(FOLDERS)}")
@@ -55,9 +54,8 @@ def exists(host: Host, unit: str) -> bool:
     return any(host.path(f"{folder}/{unit}.service").exists() for folder in FOLDERS)
 
 
-def never(node: Node, *units: str) -> None:
-    """Prevent units from running here."""
-    host, role = node.host, node.role
+def never(host: Host, role: str, *units: str) -> None:
+    """Prevent units from running on a node of this role."""
     drop_ins = {f"{UNITS}/{unit}.service.d/10-hyperpod.conf": unit for unit in units if exists(host, unit)}
     texts = {name: NEVER.format(role=role, unit=unit) for name, unit in drop_ins.items()}
     wrong = {name: text for name, text in texts.items() if host.read(name) != text}
@@ -103,12 +101,12 @@ def end(host: Host, *units: str) -> None:
     host.run("systemctl", "stop", *units, check=False, timeout=120)
 
 
-def start(node: Node, unit: str, restart: bool = False, wait: bool = True) -> bool:
+def start(host: Host, unit: str, restart: bool = False, wait: bool = True) -> bool:
     """Enabled and running, restarted when asked to. True when it ran before.
 
     Without ``wait`` it is only asked for: its daemon may need several starts, and which one works is seen elsewhere.
     """
-    host, (shown,) = node.host, current(node.host, unit)
+    (shown,) = current(host, unit)
     state = shown.get("ActiveState")
     running = state in ("active", "reloading")
     how = () if wait else ("--no-block",)
@@ -119,9 +117,9 @@ def start(node: Node, unit: str, restart: bool = False, wait: bool = True) -> bo
             # After a failed start systemd may refuse the next one for a while.
             host.run("systemctl", "reset-failed", unit, check=False)
         # Where a unit says itself when it is ready, that may take as long as the first answer does.
-        host.run("systemctl", "start", *how, unit, timeout=node.timeout("slurm"))
+        host.run("systemctl", "start", *how, unit, timeout=host.settings.timeouts["slurm"])
     elif restart:
-        host.run("systemctl", "restart", unit, timeout=node.timeout("slurm"), check=wait)
+        host.run("systemctl", "restart", unit, timeout=host.settings.timeouts["slurm"], check=wait)
     return running
 
 

@@ -73,7 +73,7 @@ def test_a_controller_killed_between_publishing_and_installing_uses_the_publishe
     host = world.node("controller")
     host.path(KEY).unlink()
     node = ready(host)
-    shared.make_once(node, "munge", munge._new_key)
+    shared.make_once(node.host, f"{node.private}/munge", munge._new_key)
     published = (world.shared / ".hyperpod/private/munge/munge.key").read_bytes()
     assert munge.run(node).startswith("the cluster's key")
     assert host.path(KEY).read_bytes() == published

@@ -23,7 +23,7 @@ def test_nodes_that_start_together_make_a_thing_once(world: World) -> None:
             (folder / "who").write_text(str(number))
             barrier.wait()
 
-        made.append(shared.make_once(node, "thing", fill))
+        made.append(shared.make_once(node.host, f"{node.private}/thing", fill))
 
     threads = [threading.Thread(target=start, args=(node, n)) for n, node in enumerate(nodes)]
     for thread in threads:
@@ -40,8 +40,8 @@ def test_what_a_killed_node_left_half_made_is_made_anew(world: World) -> None:
     half = world.shared / ".hyperpod/private/.thing.ip-10-1-0-12"
     half.mkdir()
     (half / "half").touch()
-    assert shared.make_once(node, "thing", lambda folder: (folder / "whole").touch())
+    assert shared.make_once(node.host, f"{node.private}/thing", lambda folder: (folder / "whole").touch())
     (whole,) = (world.shared / ".hyperpod/private/thing").iterdir()
     assert whole.name == "whole"
     assert stat.S_IMODE(whole.parent.stat().st_mode) == 0o700
-    assert not shared.make_once(node, "thing", lambda folder: pytest.fail("it is there"))
+    assert not shared.make_once(node.host, f"{node.private}/thing", lambda folder: pytest.fail("it is there"))

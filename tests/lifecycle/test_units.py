@@ -81,7 +81,7 @@ def test_a_unit_that_must_not_run_stops_and_cannot_start_again(world: World) -> 
     host = world.node("login")
     host.active.update(("slurmd", "slurmctld"))
     host.enabled.update(("slurmd", "slurmctld"))
-    units.never(host.node(), "slurmctld", "slurmd", "not-installed")
+    units.never(host, "login", "slurmctld", "slurmd", "not-installed")
     assert (host.active & {"slurmd", "slurmctld"}, host.enabled) == (set(), set())
     for unit in ("slurmd", "slurmctld"):
         assert f"ConditionPathExists=/etc/hyperpod/runs-{unit}" in host.text(
@@ -102,7 +102,7 @@ def test_a_daemon_that_runs_and_would_not_after_a_reboot_is_enabled(world: World
 def test_a_unit_that_failed_may_start_again(world: World) -> None:
     host = world.node("controller")
     host.commands["systemctl"] = lambda h, args, stdin: Result(0, "A=\n\nActiveState=failed\nUnitFileState=enabled\n")
-    assert not units.start(host.node(), "munge")
+    assert not units.start(host, "munge")
     said = systemctl(host)
     assert said.index("reset-failed munge") < said.index("start munge")
     assert not host.ran("systemctl", "enable")

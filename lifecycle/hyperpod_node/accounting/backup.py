@@ -111,7 +111,7 @@ def _units(node: Node) -> None:
     host, folder = node.host, node.host.settings.install_folder + "/bin"
     host.write(f"{units.UNITS}/{UNIT}.service", SERVICE.format(bin=folder))
     host.write(f"{units.UNITS}/{UNIT}.timer", TIMER)
-    units.start(node, f"{UNIT}.timer")
+    units.start(node.host, f"{UNIT}.timer")
 
 
 def _file(private: str) -> str:

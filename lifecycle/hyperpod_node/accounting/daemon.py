@@ -68,7 +68,7 @@ def _of_hyperpod(node: Node, conf: slurm_conf.SlurmConf) -> str:
     name = settings.get("storageloc", database.NAME)
     database.start(node)
     said = backup.settle(node, name)
-    units.start(node, "slurmdbd")
+    units.start(node.host, "slurmdbd")
     return f"HyperPod's, {said}"
 
 
@@ -91,7 +91,7 @@ def _own(node: Node, conf: slurm_conf.SlurmConf, wanted: Accounting) -> str:
     unit = f"{units.UNITS}/slurmdbd.service"
     if not units.exists(host, "slurmdbd") or (host.read(unit) or "").startswith(OURS):
         host.write(unit, UNIT_TEXT.format(program=PROGRAM, mariadb=mariadb))
-    units.start(node, "slurmdbd", restart=fresh, wait=False)
+    units.start(node.host, "slurmdbd", restart=fresh, wait=False)
     began = host.now()
 
     def answers() -> bool:

@@ -67,7 +67,7 @@ def start(node: Node, restart: bool = False) -> None:
         bin=node.host.settings.install_folder + "/bin", after=units.after_mount(node.parameters.fsx_mount)
     )
     node.host.write(f"{units.UNITS}/{UNIT}.service.d/20-hyperpod.conf", text)
-    units.start(node, UNIT, restart=restart)
+    units.start(node.host, UNIT, restart=restart)
 
 
 def execute(host: Host, sql: "Union[str, Path]", name: str = "", timeout: float = 60) -> str:

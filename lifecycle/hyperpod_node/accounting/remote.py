@@ -127,7 +127,7 @@ def _await_place(node: Node) -> Place:
 
     def look() -> Place:
         try:
-            found = aws_cli.call(node, "ssm", "get-parameter", "--name", name)
+            found = node.aws("ssm", "get-parameter", "--name", name)
         except aws_cli.Refused as refused:
             if "AccessDenied" in refused.code and host.now() - began > fsx.ACCESS_GRACE:
                 raise StepError(f"may not look for the database: {refused}") from None
@@ -140,7 +140,7 @@ def _await_place(node: Node) -> Place:
 
 def secret(node: Node, where: Place) -> Login:
     """The administrator, whose password RDS keeps there. Raises aws_cli.Refused."""
-    answer = aws_cli.call(node, "secretsmanager", "get-secret-value", "--secret-id", where.secret)
+    answer = node.aws("secretsmanager", "get-secret-value", "--secret-id", where.secret)
     found = json.loads(answer["SecretString"])
     return Login(found["username"], found["password"])
 

@@ -82,4 +82,4 @@ def _timer(node: Node) -> None:
     folder = host.settings.install_folder + "/bin"
     host.write(f"{units.UNITS}/hyperpod-health.service", SERVICE.format(bin=folder))
     host.write(f"{units.UNITS}/hyperpod-health.timer", TIMER)
-    units.start(node, "hyperpod-health.timer")
+    units.start(node.host, "hyperpod-health.timer")

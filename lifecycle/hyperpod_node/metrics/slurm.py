@@ -15,8 +15,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional
 from ..accelerators import DEVICES
 from ..host import Host
 from ..identity import read_instances
-from ..model import Instance
-from ..slurm_conf import host_name
+from ..model import Instance, host_name
 from .exposition import Family, Sample
 from .slurm_diag import parse_diag
 
