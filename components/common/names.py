@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from hyperpod_node.model import CLUSTER_ID_TAG as CLUSTER_ID_TAG
+from hyperpod_node.facts.model import CLUSTER_ID_TAG as CLUSTER_ID_TAG
 
 # Amazon S3 User Guide, "Bucket naming rules"; IAM User Guide, "IAM and STS quotas".
 BUCKET_LIMIT = 63

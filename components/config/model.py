@@ -82,7 +82,7 @@ class Settings(Model):
     validation: Annotated[StrictBool, IN_PLACE] = True
     benchmarks: Annotated[StrictBool, IN_PLACE] = False
     imds_v1: Annotated[StrictBool, AT_BOOT] = Field(False, alias="imdsV1")
-    # Between four probes of half a second and the SlurmdTimeout in lifecycle/hyperpod_node/slurm_conf.py.
+    # Between four probes of half a second and the SlurmdTimeout in lifecycle/hyperpod_node/slurm/conf.py.
     lost_node_seconds: Annotated[StrictInt, AT_BOOT] = Field(DEFAULT_LOST_NODE_SECONDS, ge=2, le=60)
     health_policy: Annotated[Literal["report", "drain", "reboot", "replace"], AT_BOOT] = "drain"
     health_checks: Annotated[str | None, NONE_IF_EMPTY, AT_BOOT] = None

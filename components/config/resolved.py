@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from hyperpod_node.model import NodeRole
+from hyperpod_node.facts.model import NodeRole
 
 from ..catalogue.accelerators import ACCELERATORS, Accelerator, lookup
 from ..catalogue.regions import Region

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
-from hyperpod_node.model import NodeRole
+from hyperpod_node.facts.model import NodeRole
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..common.context import Context
@@ -197,7 +197,7 @@ class Identity(ComponentResource):
             secrets = self._context.arn("secretsmanager", f"secret:hyperpod/{cluster}/*")
             statements.append(allow(["secretsmanager:GetSecretValue"], [secrets]))
         if kind == "worker" and not context.on_eks:
-            # Roles for the cluster's people; root gives each to whom it is named for (hyperpod_node/credentials.py).
+            # Roles for people; root gives each to its user or group (hyperpod_node/people/credentials.py).
             named = f"arn:{context.partition}:iam::{context.account}:role/hyperpod/{cluster}/*"
             statements.append(allow(["sts:AssumeRole"], [named]))
         if kind == "worker" and context.settings.slurm.containers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperpod_node import variables
+from hyperpod_node.network import job_variables
 
 from ..config import InstanceGroup
 
@@ -18,11 +18,11 @@ def config_map_name(group: str) -> str:
 def pod_variables(group: InstanceGroup) -> dict[str, str]:
     """The variables of a process in a pod on such a node; the transport is the catalogue's, on the safe side."""
     row = group.type
-    return dict(variables.for_job(row.transport, POD_INTERFACE, row.accelerator, row.neuron_cores))
+    return dict(job_variables.for_job(row.transport, POD_INTERFACE, row.accelerator, row.neuron_cores))
 
 
 def nccl_network(group: InstanceGroup, nodes: int, interfaces: int) -> str:
     """The only network that NCCL may use in a job of pods with so many EFA interfaces; "" where it may choose."""
     row = group.type
-    told = variables.between_nodes(row.transport, row.accelerator) if nodes > 1 and interfaces > 0 else {}
+    told = job_variables.between_nodes(row.transport, row.accelerator) if nodes > 1 and interfaces > 0 else {}
     return told.get("NCCL_NET", "")

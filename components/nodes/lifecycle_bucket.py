@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pulumi
 import pulumi_aws as aws
-from hyperpod_node import containers
 from hyperpod_node.health import own
+from hyperpod_node.slurm import containers
 from pulumi import Asset, ComponentResource, FileAsset, Input, Output, ResourceOptions, StringAsset
 
 from ..common.context import Context

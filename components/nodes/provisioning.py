@@ -7,9 +7,9 @@ configuration").
 
 from __future__ import annotations
 
-from hyperpod_node import parameters, people, slurm_extra
 from hyperpod_node.accounting.accounts import OWN_ACCOUNT, with_users
-from hyperpod_node.model import (
+from hyperpod_node.facts import parameters
+from hyperpod_node.facts.model import (
     HOME_MADE,
     Account,
     Accounting,
@@ -22,6 +22,8 @@ from hyperpod_node.model import (
     Person,
     Qos,
 )
+from hyperpod_node.people import apply as people
+from hyperpod_node.slurm import extra_conf
 
 from ..catalogue.accelerators import InstanceType
 from ..common.names import Names
@@ -29,7 +31,7 @@ from ..config import Config, InstanceGroup
 from ..slurm.conf_folder import files as conf_files
 from ..storage.file_systems import MOUNT_POINT
 
-FILE_NAME, PEOPLE_FILE, CONF_FILE = parameters.FILE_NAME, people.FILE_NAME, slurm_extra.FILE_NAME
+FILE_NAME, PEOPLE_FILE, CONF_FILE = parameters.FILE_NAME, people.FILE_NAME, extra_conf.FILE_NAME
 
 
 def render(config: Config, names: Names, remote_write_url: str | None = None) -> str:

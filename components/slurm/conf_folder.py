@@ -1,7 +1,7 @@
 """The folder of the stack's own additions to slurm.conf, ``slurm.extraConf``: its files, and what is wrong with them.
 
 The folder is on the machine that deploys, so only a deployment looks at it. What is refused here is what can be known
-without Slurm. The controller itself tries every line before it uses any (lifecycle/hyperpod_node/slurm_trial.py).
+without Slurm. The controller itself tries every line before it uses any (lifecycle/hyperpod_node/slurm/trial.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hyperpod_node.slurm_partitions import RESERVED
+from hyperpod_node.slurm.partitions import RESERVED
 
 from ..catalogue.accelerators import ACCELERATORS
 from ..catalogue.slurm_parameters import PARAMETERS, RELEASE

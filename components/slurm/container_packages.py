@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from hyperpod_node.containers import SUMS, digests
+from hyperpod_node.slurm.containers import SUMS, digests
 
 from ..config.model import Settings
 from ..schema.problems import Problem

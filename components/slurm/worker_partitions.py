@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperpod_node.slurm_partitions import RESERVED, is_taken
+from hyperpod_node.slurm.partitions import RESERVED, is_taken
 
 from ..catalogue.accelerators import ACCELERATORS
 from ..config.model import Settings

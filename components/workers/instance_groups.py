@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hyperpod_node.model import NodeRole
+from hyperpod_node.facts.model import NodeRole
 
 from ..catalogue.accelerators import InstanceType
 from .keys import Taint, WorkerGroup

@@ -12,10 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Set, Tuple
 
-from hyperpod_node import metadata, slurm_topology
-from hyperpod_node.errors import StepError
-from hyperpod_node.host import Host
-from hyperpod_node.settings import Settings
+from hyperpod_node.host.errors import StepError
+from hyperpod_node.host.host import Host
+from hyperpod_node.host.settings import Settings
+from hyperpod_node.network import metadata_guard
+from hyperpod_node.slurm import topology as slurm_topology
 
 from .cluster import BIN, Trouble, record, run
 from .node_facts import devices
@@ -125,7 +126,7 @@ def transport(own: Mapping[str, Any]) -> str:
 
 def role(_: Mapping[str, Any]) -> str:
     """Only root, and AWS's agents, get the node's role."""
-    if why := metadata.opened(Host(Settings.from_environment())):
+    if why := metadata_guard.opened(Host(Settings.from_environment())):
         raise Trouble(why)
     return "only root reaches instance metadata"
 

@@ -7,12 +7,13 @@ import os
 import sys
 from typing import Sequence
 
-from . import places, summary
-from .host import Host
-from .model import Node
-from .runner import Outcome, Runner
-from .settings import Settings
-from .steps import for_orchestrator
+from .boot import summary
+from .boot.runner import Outcome, Runner
+from .boot.steps import for_orchestrator
+from .facts.model import Node
+from .host import safe_open
+from .host.host import Host
+from .host.settings import Settings
 
 
 def log(line: str) -> None:
@@ -65,7 +66,7 @@ def main() -> int:
     if os.geteuid() != 0:
         log("step parameters failed: must run as root")
         return 1
-    with places.alone(settings.lock) as alone:
+    with safe_open.alone(settings.lock) as alone:
         if not alone:
             log("step parameters failed: on_create is already running on this node")
             return 1

@@ -4,7 +4,7 @@
 # keeps it from the role of the node, its user and its variables come from them. Once they are, it costs nothing.
 state=${HYPERPOD_STATE:-/etc/hyperpod}
 health=${HYPERPOD_HEALTH:-/run/hyperpod-health}
-# Less than BatchStartTimeout in slurm_conf.py, after which slurmctld would take the job for lost.
+# Less than BatchStartTimeout in slurm/conf.py, after which slurmctld would take the job for lost.
 end=$((SECONDS + ${HYPERPOD_GATE_SECONDS:-600}))
 until [[ -e $state/prolog.env ]]; do
   if ((SECONDS >= end)); then

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Slurm's Prolog: runs as root on a node before a job's first task there. A failure drains the node and requeues the
-# job, not held (slurm_conf.py), so it fails only for what would make every job fail: no shared file system, lost
+# job, not held (slurm/conf.py), so it fails only for what would make every job fail: no shared file system, lost
 # accelerators, or a node that the health check has found bad and could not drain.
 state=${HYPERPOD_STATE:-/etc/hyperpod}
 mounts=${HYPERPOD_MOUNTS:-/proc/self/mounts}

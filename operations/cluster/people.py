@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
-from hyperpod_node import parameters
-from hyperpod_node.people import digest
+from hyperpod_node.facts import parameters
+from hyperpod_node.people.apply import digest
 
 from components.nodes import provisioning
 from components.nodes.lifecycle_bucket import PREFIX

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hyperpod_node.settings import Settings
+from hyperpod_node.host.settings import Settings
 
 from components.security.sessions import SESSION
 

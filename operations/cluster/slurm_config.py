@@ -6,7 +6,7 @@ import json
 import shlex
 from dataclasses import dataclass
 
-from hyperpod_node import slurm_extra as on_node
+from hyperpod_node.slurm import extra_conf as on_node
 
 from components.nodes import provisioning
 from components.nodes.lifecycle_bucket import PREFIX

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperpod_node.settings import Settings
+from hyperpod_node.host.settings import Settings
 
 from ..failures import Failure, bad_input, cannot_know
 from ..jobs.batch import Submission

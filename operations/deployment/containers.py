@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperpod_node.containers import SUMS, digests
+from hyperpod_node.slurm.containers import SUMS, digests
 from rich.progress import Progress
 
 from ..failures import Failure, bad_input

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from hyperpod_node.slurm_conf import expand
+from hyperpod_node.slurm.conf import expand
 
 from components.catalogue.accelerators import lookup
 from components.config import Config

@@ -79,7 +79,7 @@ def _throttle(cluster: Cluster, broken: bool) -> None:
 
 
 def _failing(files: dict[str, bytes]) -> dict[str, bytes]:
-    return {**files, "hyperpod_node/fsx.py": b"raise OSError('the disk is broken')\n"}
+    return {**files, "hyperpod_node/storage/fsx.py": b"raise OSError('the disk is broken')\n"}
 
 
 def _of(name: str, breaks: str, tells: str, broken: _Broken) -> Drill[Cluster]:

@@ -8,12 +8,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hyperpod_node import kubelet
-from hyperpod_node.errors import StepError
-from hyperpod_node.health import kubernetes
+from hyperpod_node.health import kubelet, kubernetes
 from hyperpod_node.health.model import Finding, bad
-from hyperpod_node.host import Host
-from hyperpod_node.settings import Settings
+from hyperpod_node.host.errors import StepError
+from hyperpod_node.host.host import Host
+from hyperpod_node.host.settings import Settings
 
 from ..checks import CheckFailed, require
 from .kubectl import Manifest, until

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from hyperpod_node.accounting import backup, database
-from hyperpod_node.errors import StepError
-from hyperpod_node.host import Host, Result
-from hyperpod_node.settings import Settings
+from hyperpod_node.host.errors import StepError
+from hyperpod_node.host.host import Host, Result
+from hyperpod_node.host.settings import Settings
 
 from tests.lifecycle.rig import FakeHost
 

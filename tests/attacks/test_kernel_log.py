@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hyperpod_node import probing
 from hyperpod_node.health import xid
 from hyperpod_node.health.model import Finding
+from hyperpod_node.host import kernel_queries
 
-from tests.lifecycle.health_rig import put, subject
+from tests.lifecycle.health.rig import put, subject
 from tests.lifecycle.rig import FakeHost
 
 FAULT = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, GPU has fallen off the bus."
@@ -54,7 +54,7 @@ def test_attacks_on_the_log_of_this_kernel(host: FakeHost, everybodys: Path) -> 
     mount = ["mount", "-t", "tmpfs", "-o", FAULT.replace(",", ""), "x", "/mnt"]
     for command in (["unshare", "--user", "--map-root-user", "--mount", *mount], [str(program)]):
         assert subprocess.run([*NOBODY, *command], capture_output=True, cwd="/", check=False).returncode != 0
-    log = probing.kernel_log(Path("/dev/kmsg"))
+    log = kernel_queries.kernel_log(Path("/dev/kmsg"))
     assert log is not None
     attacks = [line for line in log if "NVRM: Xid" in line]
     assert any("Unknown parameter 'NVRM: Xid (PCI:0000:53:00): 79" in line for line in attacks), "no mount wrote it"

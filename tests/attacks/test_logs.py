@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hyperpod_node import logs
+from hyperpod_node.system import log_rotation
 
 from tests.lifecycle.rig import FakeHost, World
 
@@ -29,13 +29,13 @@ def test_root_rotates_nothing_in_a_folder_of_slurms(
     world: World, monkeypatch: pytest.MonkeyPatch, role: str, owner: str, line: str, made: list[str]
 ) -> None:
     host = world.node(role)
-    host.path(logs.SLURM).mkdir(parents=True, exist_ok=True)
+    host.path(log_rotation.SLURM).mkdir(parents=True, exist_ok=True)
     given: list[str | None] = []
     monkeypatch.setattr(host, "owner", lambda name: owner)
     monkeypatch.setattr(host, "secure", lambda name, mode, owner: given.append(owner))
-    logs.rotate(host, role)
+    log_rotation.rotate(host, role)
     text = host.text(FILE)
-    group = host.path(logs.SLURM).group()
+    group = host.path(log_rotation.SLURM).group()
     assert (line.format(group=group) in text, "    su " in text) == (True, bool(line))
     assert given == made
 
@@ -51,11 +51,11 @@ def test_logrotate_works_as_the_owner_and_opens_the_logs_again_as_root(
     log.write_text("line\n")
     for path in (folder, log):
         os.chown(path, 65534, 65534)
-    host.path(logs.SLURM).parent.mkdir(parents=True, exist_ok=True)
-    host.path(logs.SLURM).symlink_to(folder)
+    host.path(log_rotation.SLURM).parent.mkdir(parents=True, exist_ok=True)
+    host.path(log_rotation.SLURM).symlink_to(folder)
     monkeypatch.setattr(host, "owner", lambda name: "nobody")
-    logs.rotate(host, "controller")
-    text = host.text(FILE).split("/var/log/hyperpod")[0].replace(logs.SLURM, str(folder))
+    log_rotation.rotate(host, "controller")
+    text = host.text(FILE).split("/var/log/hyperpod")[0].replace(log_rotation.SLURM, str(folder))
     assert "    su nobody nogroup\n" in text
     start = text.index("systemctl kill")
     end = text.index("|| true", start)

@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from hyperpod_node import metadata, units
+from hyperpod_node.host import units
+from hyperpod_node.network import metadata_guard
 
 from rehearsal.nodes import requirements
 from rehearsal.nodes.checks import output, scripts_succeeded
@@ -102,10 +103,10 @@ def test_what_is_left_without_the_rule_is_noticed(cluster: Cluster) -> None:
         said = worker.run(f"/opt/hyperpod/bin/{command}")
         assert said.returncode == 1
         assert f"every user reaches {V4} and {V6[1:-1]}, and gets the role of this node" in said.stdout
-    output(worker, f"systemctl restart {metadata.UNIT}")
+    output(worker, f"systemctl restart {metadata_guard.UNIT}")
     assert not any(tried(worker, cluster.stack.bucket, ATTACKER).values())
     output(worker, "/opt/hyperpod/bin/hyperpod-health")
-    assert units.UNITS in output(worker, f"systemctl show -P FragmentPath {metadata.UNIT}")
+    assert units.UNITS in output(worker, f"systemctl show -P FragmentPath {metadata_guard.UNIT}")
 
 
 def until_idle(cluster: Cluster) -> None:

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from hyperpod_node import pod_metadata
+from hyperpod_node.network import pod_metadata_guard
 
 pytestmark = [
     pytest.mark.root,
@@ -85,7 +85,7 @@ def start(text: str) -> list[int]:
 
 def test_a_pod_gets_the_role_of_no_node_and_the_node_keeps_it(network: None) -> None:
     assert reaches(POD, METADATA), "before, any pod gets it"
-    text = pod_metadata.text()
+    text = pod_metadata_guard.text()
     # At the next boot, and when the step runs again.
     for _ in range(2):
         assert start(text) == [0]
@@ -99,8 +99,8 @@ def test_a_pod_gets_the_role_of_no_node_and_the_node_keeps_it(network: None) -> 
 
 
 def test_the_node_keeps_its_role_where_its_own_rule_cannot_be_made(network: None) -> None:
-    for priority in (pod_metadata.OWN, pod_metadata.OTHERS):
+    for priority in (pod_metadata_guard.OWN, pod_metadata_guard.OTHERS):
         ip("rule", "delete", "priority", str(priority), inside=NODE)
-    text = pod_metadata.text().replace(" iif lo ", " no-such-word ")
+    text = pod_metadata_guard.text().replace(" iif lo ", " no-such-word ")
     assert start(text) == [1]
     assert reaches(NODE, METADATA)

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hyperpod_node.host import Result
+from hyperpod_node.host.host import Result
 from hyperpod_node.metrics import facts_file, node, training, writer
 
 from tests.lifecycle.rig import World

@@ -12,19 +12,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hyperpod_node import parameters, slurm_extra
 from hyperpod_node.__main__ import boot
-from hyperpod_node.containers import ENROOT, PYXIS
-from hyperpod_node.host import Result
-from hyperpod_node.model import ConfFile, ExtraConf
+from hyperpod_node.facts import parameters
+from hyperpod_node.facts.model import ConfFile, ExtraConf
+from hyperpod_node.host.host import Result
+from hyperpod_node.slurm import extra_conf
+from hyperpod_node.slurm.containers import ENROOT, PYXIS
 
 from tests.golden.normal import structure
 from tests.lifecycle import words
-from tests.lifecycle.accounting_rig import SLURM, Database, with_accounting
-from tests.lifecycle.pods_rig import eks_node
+from tests.lifecycle.accounting.rig import SLURM, Database, with_accounting
 from tests.lifecycle.rig import CLUSTER_ID, LIFECYCLE, PUBLIC_KEY, FakeHost, World
-from tests.lifecycle.test_containers import compiles
-from tests.lifecycle.test_slurm_extra import remove
+from tests.lifecycle.slurm.test_containers import compiles
+from tests.lifecycle.slurm.test_extra_conf import remove
+from tests.lifecycle.storage.pods_rig import eks_node
 
 NODES = Path(__file__).parent / "nodes"
 # What is written down as what differs from another.
@@ -82,7 +83,7 @@ def _of_teams(world: World, role: str, **options: Any) -> FakeHost:
     """A node whose image has Enroot and Pyxis; the controller's has MariaDB."""
     world.ship(_PEOPLE, workers=[{"name": "workers", "instanceType": world.worker_type, "count": 2}])
     own = ExtraConf(CLUSTER_ID, (ConfFile("priority.conf", "PriorityWeightAge=1000\n"),))
-    (world.source / slurm_extra.FILE_NAME).write_text(parameters.render(own))
+    (world.source / extra_conf.FILE_NAME).write_text(parameters.render(own))
     host = with_accounting(world, Database(), **options) if role == "controller" else world.node(role, **options)
     for name in (ENROOT, f"/opt/slurm/lib/slurm/{PYXIS}", "/opt/slurm/include/slurm/spank.h"):
         host.path(name).parent.mkdir(parents=True, exist_ok=True)

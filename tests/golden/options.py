@@ -10,7 +10,8 @@ from typing import Any
 from unittest.mock import patch
 
 from hyperpod_commands import nanogpt, nccl_test, nccom_test, slow_node, validate
-from hyperpod_node import people, slurm_change
+from hyperpod_node.people import apply
+from hyperpod_node.slurm import change
 
 OPTIONS = Path(__file__).parent / "options"
 TRAINING = Path(__file__).parents[2] / "lifecycle/training"
@@ -18,9 +19,9 @@ COMMANDS = (
     nanogpt._options,
     nccl_test.parser,
     nccom_test.parser,
-    people.parser,
+    apply.parser,
     slow_node.parser,
-    slurm_change.parser,
+    change.parser,
     validate.parser,
 )
 

@@ -8,8 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from hyperpod_node import parameters
-from hyperpod_node.model import Group, Parameters
+from hyperpod_node.facts import parameters
+from hyperpod_node.facts.model import Group, Parameters
 
 from components.catalogue.accelerators import InstanceType
 from components.common.names import Names, for_stack

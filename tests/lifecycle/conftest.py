@@ -10,10 +10,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "lifecycle"))
 
-from hyperpod_node.model import Node
+from hyperpod_node.facts.model import Node
 
 from tests.lifecycle import words
-from tests.lifecycle.accounting_rig import Database
+from tests.lifecycle.accounting.rig import Database
 from tests.lifecycle.rig import FakeHost, World
 
 

@@ -12,18 +12,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hyperpod_node import parameters, people
-from hyperpod_node.errors import StepError
-from hyperpod_node.host import Host, Reply, Result
-from hyperpod_node.identity import run as identify
-from hyperpod_node.model import CLUSTER_ID_TAG, Group, Node, Parameters
-from hyperpod_node.settings import TIMEOUTS, Settings
+from hyperpod_node.facts import parameters
+from hyperpod_node.facts.identity import run as identify
+from hyperpod_node.facts.model import CLUSTER_ID_TAG, Group, Node, Parameters
+from hyperpod_node.host.errors import StepError
+from hyperpod_node.host.host import Host, Reply, Result
+from hyperpod_node.host.settings import TIMEOUTS, Settings
+from hyperpod_node.people import apply
 
 from components.catalogue.accelerators import lookup
 from components.common.names import Names
 from components.nodes import provisioning
 from tests.lifecycle import words
-from tests.lifecycle.commands import COMMANDS, Command
+from tests.lifecycle.fake_commands import COMMANDS, Command
 from tests.support import config
 
 LIFECYCLE = Path(__file__).parents[2] / "lifecycle"
@@ -119,7 +120,7 @@ class World:
         """Write hyperpod_people.json with these people, and return its text."""
         names = Names(cluster="mine", region="us-west-2", digest=CLUSTER_ID[-8:])
         text = provisioning.people_text(config(users=list(users), **{**self.settings, **settings}), names)
-        (self.source / people.FILE_NAME).write_text(text)
+        (self.source / apply.FILE_NAME).write_text(text)
         return text
 
     def node(self, role: str = "worker", **options: Any) -> FakeHost:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from hyperpod_node import fsx
-from hyperpod_node.model import Node
+from hyperpod_node.facts.model import Node
+from hyperpod_node.storage import fsx
 
 from tests.lifecycle.rig import FakeHost
 

@@ -12,19 +12,22 @@ from pathlib import Path
 
 import pytest
 from hyperpod_commands import bandwidth
-from hyperpod_node import clock, identity, parameters, slurm_conf, slurm_configure
-from hyperpod_node.errors import Skip, StepError
-from hyperpod_node.host import Host, Reply
-from hyperpod_node.imds import Imds, Unavailable
-from hyperpod_node.model import Instance, Node
-from hyperpod_node.settings import Settings
+from hyperpod_node.facts import identity, parameters
+from hyperpod_node.facts.model import Instance, Node
+from hyperpod_node.host.errors import Skip, StepError
+from hyperpod_node.host.host import Host, Reply
+from hyperpod_node.host.imds import Imds, Unavailable
+from hyperpod_node.host.settings import Settings
+from hyperpod_node.slurm import conf as slurm_conf
+from hyperpod_node.slurm import configure
+from hyperpod_node.system import clock
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fuzzing import DEEP, as_text, damaged
+from tests.lifecycle.commands.test_bandwidth import OLD
+from tests.lifecycle.commands.test_commands import NCCL, NCCOM
 from tests.lifecycle.rig import SLURM_CONF, FakeHost, World, facts, group
-from tests.lifecycle.test_bandwidth import OLD
-from tests.lifecycle.test_commands import NCCL, NCCOM
 
 pytestmark = pytest.mark.fuzz
 
@@ -226,11 +229,11 @@ def test_a_slurm_conf_of_any_kind_is_settled_once_and_for_all(host: FakeHost, te
         host.remove(f"{etc}/{name}")
     for name, content in (("slurm.conf", text), ("accounting.conf", included)):
         host.path(f"{etc}/{name}").write_text(content, encoding="utf-8", errors="surrogatepass", newline="")
-    slurm_configure.configure(host, GROUPS, INSTANCES, "/fsx/.hyperpod")
-    conf = slurm_configure.read(host)
+    configure.configure(host, GROUPS, INSTANCES, "/fsx/.hyperpod")
+    conf = configure.read(host)
     assert 0 <= conf.port("SlurmctldPort", 6817) <= 99999
     slurm_conf.missing_keys(conf, "/opt/hyperpod/bin")
     slurm_conf.login_nodes(conf, INSTANCES, GROUPS)
     host.write("/etc/hyperpod/node.json", "{}")
-    slurm_configure.publish(host, "/fsx/.hyperpod")
-    assert not slurm_configure.configure(host, GROUPS, INSTANCES, "/fsx/.hyperpod"), "a second time changes something"
+    configure.publish(host, "/fsx/.hyperpod")
+    assert not configure.configure(host, GROUPS, INSTANCES, "/fsx/.hyperpod"), "a second time changes something"

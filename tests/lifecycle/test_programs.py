@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 from hyperpod_node import __main__ as on_create
-from hyperpod_node import liveness, people, requeue, slurm_change
 from hyperpod_node.accounting import backup
-from hyperpod_node.errors import StepError
-from hyperpod_node.settings import Settings
+from hyperpod_node.host.errors import StepError
+from hyperpod_node.host.settings import Settings
+from hyperpod_node.people import apply as people
+from hyperpod_node.slurm import change, node_liveness, requeue
 
 from tests.lifecycle.rig import FakeHost, World
 
@@ -59,7 +60,7 @@ def test_what_could_not_be_done_is_said_by_name_with_status_1(
     module, work, program = PROGRAMS[name]
     monkeypatch.setattr(module, "Host", lambda _: host)
     monkeypatch.setattr(module, work, refuse)
-    monkeypatch.setattr("hyperpod_node.slurm_configure.facts", lambda _: {"shared": "/fsx/.hyperpod"})
+    monkeypatch.setattr("hyperpod_node.slurm.configure.facts", lambda _: {"shared": "/fsx/.hyperpod"})
     assert program() == 1
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"{name}: not today\n")
@@ -91,13 +92,13 @@ def test_a_copy_of_the_accounting_is_for_root_alone_and_beside_what_the_nodes_sh
     host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(backup, "Host", lambda _: host)
-    monkeypatch.setattr("hyperpod_node.slurm_configure.facts", lambda _: {"shared": "/fsx/.hyperpod"})
+    monkeypatch.setattr("hyperpod_node.slurm.configure.facts", lambda _: {"shared": "/fsx/.hyperpod"})
     monkeypatch.setattr(backup, "save", lambda found, shared: f"{found is host} {shared} {masked():o}")
     assert backup.main() == 0
     assert capsys.readouterr().out == "hyperpod-accounting-backup: True /fsx/.hyperpod 77\n"
 
 
-@pytest.mark.parametrize(("module", "seconds"), [(people, 300), (slurm_change, 240)])
+@pytest.mark.parametrize(("module", "seconds"), [(people, 300), (change, 240)])
 def test_what_a_stack_sends_is_applied_in_minutes_and_what_is_written_is_for_everybody_to_read(
     module: ModuleType, seconds: float, host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +110,7 @@ def test_what_a_stack_sends_is_applied_in_minutes_and_what_is_written_is_for_eve
 
     monkeypatch.setattr(module, "Host", lambda _: host)
     monkeypatch.setattr(module, "apply", apply)
-    monkeypatch.setattr("hyperpod_node.slurm_configure.facts", lambda _: {"cluster_id": "c"})
+    monkeypatch.setattr("hyperpod_node.slurm.configure.facts", lambda _: {"cluster_id": "c"})
     assert module.main(["--nobody"] if module is people else []) == 1
     assert seen == [(0o022, seconds)]
 
@@ -127,8 +128,8 @@ def test_the_requeue_service_asks_the_other_nodes_at_slurmds_port(
         return set(found)
 
     monkeypatch.setattr(requeue, "Host", lambda _: host)
-    monkeypatch.setattr("hyperpod_node.slurm_configure.facts", lambda _: facts)
-    monkeypatch.setattr(liveness, "probe", probe)
+    monkeypatch.setattr("hyperpod_node.slurm.configure.facts", lambda _: facts)
+    monkeypatch.setattr(node_liveness, "probe", probe)
 
     def forever(look: Callable[[], None], interval: Callable[[], float], log: Callable[[str], None]) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -150,7 +151,7 @@ def test_on_create_runs_once_at_a_time_and_as_root(
     host: FakeHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = SimpleNamespace(lock=str(tmp_path / "lock"))
-    monkeypatch.setattr("hyperpod_node.settings.Settings.from_environment", lambda: settings)
+    monkeypatch.setattr("hyperpod_node.host.settings.Settings.from_environment", lambda: settings)
     monkeypatch.setattr(on_create, "Host", lambda given: given)
     monkeypatch.setattr(on_create, "boot", lambda given: 40 + 2 * (given is settings) + masked() - 0o022)
     monkeypatch.setattr("os.geteuid", lambda: 1000)

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hyperpod_node import environment, install
+from hyperpod_node.network import environment
+from hyperpod_node.system import programs
 
 from tests.lifecycle.rig import LIFECYCLE
 from tests.rows import each
@@ -325,7 +326,7 @@ def test_nothing_is_fetched_from_a_public_host_and_no_forbidden_variable_is_set(
 
 
 def test_every_command_has_a_module_and_every_module_is_shipped() -> None:
-    for module, _ in install.COMMANDS.values():
+    for module, _ in programs.COMMANDS.values():
         assert (LIFECYCLE / (module.replace(".", "/") + ".py")).is_file()
-    for name in install.SCRIPTS:
+    for name in programs.SCRIPTS:
         assert (LIFECYCLE / name).is_file()

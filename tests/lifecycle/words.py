@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hyperpod_node import aws_cli
+from hyperpod_node.host import aws_cli
 
 if TYPE_CHECKING:
     from tests.lifecycle.rig import FakeHost
@@ -119,7 +119,7 @@ LINES: Sequence[Line] = (
     Line("neuron-ls --json-output"),
     Line("hyperpod-efa-capabilities", (20,)),
     # python(1): apart from what users have installed, and without a trace.
-    Line(r"python\S* -IB \S+/hyperpod_node/efa_capabilities\.py", (20,)),
+    Line(r"python\S* -IB \S+/hyperpod_node/network/efa_capabilities\.py", (20,)),
     # AWS CLI Command Reference. The token's words are those of the image's kubeconfig.
     Line("aws eks get-token .+", (10,)),
     Line(

@@ -2,8 +2,8 @@
 
 The places: the environment (credentials of AWS and of Pulumi, the state's passphrase, tokens of model hubs and
 registries), the stack's file, and what AWS answers. The program keeps no secret of its own: it refuses a configuration
-that has one. A node's private key never leaves the cluster (tests/lifecycle/test_keys.py), and a job's token stays in
-its Secret (tests/operations/test_jobs.py).
+that has one. A node's private key never leaves the cluster (tests/lifecycle/people/test_ssh_keys.py), and a job's token
+stays in its Secret (tests/operations/test_jobs.py).
 """
 
 from __future__ import annotations

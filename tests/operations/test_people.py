@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hyperpod_node import parameters
-from hyperpod_node.people import digest
+from hyperpod_node.facts import parameters
+from hyperpod_node.people.apply import digest
 
 from components.nodes import provisioning
 from operations.aws import Aws

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hyperpod_node import slurm_extra
-from hyperpod_node.model import ConfFile
+from hyperpod_node.facts.model import ConfFile
+from hyperpod_node.slurm import extra_conf
 
 from operations.aws import Aws
 from operations.cluster import slurm_config
@@ -31,7 +31,7 @@ def said(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, on: On) -> dict[str, 
     with_nodes(aws)
     on(aws)
     files = (ConfFile("a.conf", LINES),)
-    document = {"files": ["a.conf"], "digest": slurm_extra.digest(files), "changed": True}
+    document = {"files": ["a.conf"], "digest": extra_conf.digest(files), "changed": True}
     return controller_says(monkeypatch, json.dumps(document))
 
 
@@ -46,7 +46,7 @@ def test_the_controller_takes_the_lines_from_the_lifecycle_bucket(
 
 
 def test_without_lines_those_of_before_go(said: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    said["output"] = json.dumps({"files": [], "digest": slurm_extra.digest(()), "changed": True})
+    said["output"] = json.dumps({"files": [], "digest": extra_conf.digest(()), "changed": True})
     code, out, _ = run(capsys, "slurm-config", "dev")
     assert (code, out) == (Exit.GOOD, "controller-1 now uses no file of its own\n")
     assert said["asked"] == f"sudo -n {slurm_config.COMMAND}"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from botocore.exceptions import NoCredentialsError
-from hyperpod_node import parameters
-from hyperpod_node.model import Accounting
+from hyperpod_node.facts import parameters
+from hyperpod_node.facts.model import Accounting
 
 from components.catalogue.accelerators import lookup
 from operations.aws import Aws

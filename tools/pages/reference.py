@@ -21,7 +21,7 @@ _PAGE = re.compile(r"docs/([\w-]+\.\w+)")
 # The page of the keys that are not part of another one.
 TOP = "README.md"
 STEPS = ROOT / "docs" / "slurm-image.md"
-STEPS_MADE = "<!-- From here on `make docs-reference` writes this page, from lifecycle/hyperpod_node/steps.py. -->"
+STEPS_MADE = "<!-- From here on `make docs-reference` writes this page, from lifecycle/hyperpod_node/boot/steps.py. -->"
 MADE = "<!-- From here on `make docs-reference` writes this page, from operations/failures/known/. -->"
 # Who reports a failure, as advice.ORIGINS names them, in the order in which people meet them.
 _ORIGINS = {
@@ -88,7 +88,7 @@ def _failure(one: advice.Advice) -> str:
 def boot_steps() -> str:
     """What each step of a Slurm node's boot does, by who sets Slurm up."""
     # Found once components have been imported.
-    from hyperpod_node import steps
+    from hyperpod_node.boot import steps
 
     rows = [
         f"| `{step.name}` | {step.modes['scripts']} | {_by_image(step.modes)} |"

@@ -11,11 +11,12 @@ import json
 import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .. import parameters, slurm_conf, slurm_configure
-from ..errors import NotYet, Skip, StepError
-from ..host import Host
-from ..model import Account, Accounting, Default, Node, Qos
-from ..settings import Settings
+from ..facts import parameters
+from ..facts.model import Account, Accounting, Default, Node, Qos
+from ..host.errors import NotYet, Skip, StepError
+from ..host.host import Host
+from ..host.settings import Settings
+from ..slurm import conf, configure
 
 # Who runs the tests and commands of this project. Others need to be named.
 OWN_USER, OWN_ACCOUNT = "ubuntu", "default"
@@ -45,7 +46,7 @@ def apply(host: Host, wanted: Accounting, shared: str) -> Tuple[List[str], List[
     last = f"{shared}/private/{LAST}"
     before = json.loads(host.read(last) or "{}")
     now: Dict[str, Any] = dataclasses.asdict(wanted)
-    kinds = sorted({group.gres_name for group in slurm_configure.known_groups(host).values() if slurm_conf.gres(group)})
+    kinds = sorted({group.gres_name for group in configure.known_groups(host).values() if conf.gres(group)})
     work = _Work(host, _cluster(host), [f"gres/{kind}" for kind in kinds])
     work.registered()
     work.qos(wanted.qos)
@@ -67,7 +68,7 @@ def apply(host: Host, wanted: Accounting, shared: str) -> Tuple[List[str], List[
 
 def _cluster(host: Host) -> str:
     """Slurm keeps a cluster's name in small letters, and takes no slurm.conf without one."""
-    return slurm_configure.read(host).get("ClusterName").lower()
+    return configure.read(host).get("ClusterName").lower()
 
 
 def with_users(accounts: Sequence[Account], name: str, users: Sequence[str]) -> List[Account]:
@@ -234,7 +235,7 @@ def main(read: Optional[Callable[[], str]] = None) -> int:
     host = Host(Settings.from_environment())
     try:
         wanted = parameters.part(Accounting, json.loads((read or sys.stdin.read)()), "accounting")
-        done, told = apply(host, wanted, str(slurm_configure.facts(host)["shared"]))
+        done, told = apply(host, wanted, str(configure.facts(host)["shared"]))
     except (StepError, ValueError, KeyError) as error:
         print(f"hyperpod-slurm-accounts: {error}", file=sys.stderr)
         return 1

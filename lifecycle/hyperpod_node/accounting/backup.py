@@ -16,11 +16,12 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict
 
-from .. import places, slurm_configure, units
-from ..errors import StepError
-from ..host import Host
-from ..model import Node
-from ..settings import Settings
+from ..facts.model import Node
+from ..host import safe_open, units
+from ..host.errors import StepError
+from ..host.host import Host
+from ..host.settings import Settings
+from ..slurm import configure
 from . import database, remote
 
 FOLDER, UNIT = remote.FOLDER, "hyperpod-accounting-backup"
@@ -133,7 +134,7 @@ def _load(host: Host, private: str, execute: Callable[[Path], str]) -> bool:
     """
     name = _file(private)
     try:
-        with places.place(host.settings.root, name) as path, places.opened(path) as found:
+        with safe_open.place(host.settings.root, name) as path, safe_open.opened(path) as found:
             known = os.fstat(found)
     except FileNotFoundError:
         return False
@@ -159,7 +160,7 @@ def _load(host: Host, private: str, execute: Callable[[Path], str]) -> bool:
 def save(host: Host, shared: str) -> str:
     """Copy the database. Raises StepError, and leaves the last copy, where it is another controller's by now."""
     record = _record(host, shared)
-    own = slurm_configure.facts(host).get("instance_id")
+    own = configure.facts(host).get("instance_id")
     if record.get("instance_id") != own:
         raise StepError(f"the accounting is {record.get('instance_id')}'s by now, not {own}'s")
     host.folder(FOLDER, mode=0o700)
@@ -188,7 +189,7 @@ def main() -> int:
     os.umask(0o077)
     host = Host(Settings.from_environment())
     try:
-        print(f"hyperpod-accounting-backup: {save(host, str(slurm_configure.facts(host)['shared']))}")
+        print(f"hyperpod-accounting-backup: {save(host, str(configure.facts(host)['shared']))}")
     except (StepError, OSError, ValueError, KeyError) as error:
         print(f"hyperpod-accounting-backup: {error}", file=sys.stderr)
         return 1

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import Dict, Tuple
 
-from .. import slurm_conf, slurm_configure, slurm_queue, units
-from ..errors import Skip, StepError
-from ..model import Accounting, Node
+from ..facts.model import Accounting, Node
+from ..host import units
+from ..host.errors import Skip, StepError
+from ..slurm import conf as slurm_conf
+from ..slurm import configure, shared_queue
 from . import backup, database, remote
 
 PORT = 6819
@@ -49,7 +51,7 @@ def run(node: Node) -> str:
     wanted = node.parameters.accounting
     if node.role != "controller" or wanted is None:
         raise Skip("the controller has it")
-    conf = slurm_configure.read(node.host)
+    conf = configure.read(node.host)
     # One that HyperPod has set up keeps the jobs in its own database; ours on RDS takes its place.
     if wanted.database == "local" and "slurmdbd" in conf.get("AccountingStorageType"):
         return _of_hyperpod(node, conf)
@@ -82,7 +84,7 @@ def _own(node: Node, conf: slurm_conf.SlurmConf, wanted: Accounting) -> str:
     if taken != backup.KEPT:
         # slurmctld ends where this file has another id than the database, and says to remove it ("CLUSTER ID MISMATCH",
         # seen in the rehearsal). It makes an id up where it runs without a database first.
-        for folder in (slurm_queue.folder(node, conf), conf.get("StateSaveLocation", slurm_queue.STATE)):
+        for folder in (shared_queue.folder(node, conf), conf.get("StateSaveLocation", shared_queue.STATE)):
             host.remove(f"{folder}/clustername")
     text = render(host.hostname(), user, wanted.retention_months, storage)
     fresh = host.write(f"{etc}/slurmdbd.conf", text, 0o600, user)

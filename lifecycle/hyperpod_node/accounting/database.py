@@ -10,10 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Union
 
-from .. import slurm, slurm_configure, units
-from ..errors import Skip, StepError
-from ..host import Host
-from ..model import Node
+from ..facts.model import Node
+from ..host import units
+from ..host.errors import Skip, StepError
+from ..host.host import Host
+from ..slurm import configure, controller
 from . import remote
 
 UNIT = "mariadb"
@@ -45,8 +46,8 @@ def run(node: Node) -> str:
     wanted = node.parameters.accounting
     if wanted is not None and wanted.database == "rds":
         return remote.settle(node)
-    slurm.await_agent(node)
-    conf = slurm_configure.read(node.host)
+    controller.await_agent(node)
+    conf = configure.read(node.host)
     if "slurmdbd" in conf.get("AccountingStorageType"):
         raise Skip("slurm.conf names a slurmdbd, which has its own")
     host, user = node.host, conf.get("SlurmUser", "root")

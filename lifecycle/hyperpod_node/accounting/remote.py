@@ -19,10 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Optional, Union
 
-from .. import aws_cli, fsx
-from ..errors import NotYet, StepError
-from ..host import Host
-from ..model import Node
+from ..facts.model import Node
+from ..host import aws_cli
+from ..host.errors import NotYet, StepError
+from ..host.host import Host
+from ..storage import fsx
 
 # The tables' database: slurmdbd's default (slurmdbd.conf(5), StorageLoc).
 NAME = "slurm_acct_db"

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Dict, List, Mapping
 
-from ..errors import StepError
+from ..host.errors import StepError
 from . import devices, gpu, own, system, xid
 from .model import Check, Finding, Subject, unknown
 

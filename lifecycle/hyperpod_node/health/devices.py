@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from .. import accelerators, transport
+from ..host import accelerators
+from ..network import transport
 from .model import Finding, Subject, bad, ok, unknown
 
 INFINIBAND = "/sys/class/infiniband"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Optional
 
-from ..errors import StepError
+from ..host.errors import StepError
 from .dcgm import judge
 from .model import Finding, Subject, bad, ok, unknown
 

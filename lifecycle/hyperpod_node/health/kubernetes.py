@@ -21,9 +21,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from .. import kubelet
-from ..host import Host
-from . import xid
+from ..host.host import Host
+from . import kubelet, xid
 from .model import UNKNOWN, Finding
 from .policy import LONGEST_REASON, SHARE
 

@@ -7,9 +7,9 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
-from ..errors import StepError
-from ..host import Host
-from ..model import Group
+from ..facts.model import Group
+from ..host.errors import StepError
+from ..host.host import Host
 
 if TYPE_CHECKING:
     from xml.etree import ElementTree

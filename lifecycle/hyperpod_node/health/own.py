@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict
 
-from ..host import Host
+from ..host.host import Host
 from .model import Check, Finding, Subject, bad, ok, unknown
 
 # Below the lifecycle folder, and below the folder that the commands are installed in.

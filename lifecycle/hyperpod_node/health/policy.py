@@ -19,8 +19,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..errors import StepError
-from ..host import Host
+from ..host.errors import StepError
+from ..host.host import Host
 from . import xid
 
 PREFIX = "hyperpod-health:"

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping
 
-from ..errors import StepError
-from ..host import Host
-from ..model import Group
-from ..settings import Settings
+from ..facts.model import Group
+from ..host.errors import StepError
+from ..host.host import Host
+from ..host.settings import Settings
 from . import checks, kubernetes, policy
 from .model import FACTS, FOLDER, UNKNOWN, Subject, load
 

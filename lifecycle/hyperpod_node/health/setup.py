@@ -1,6 +1,6 @@
 """Prepares a worker for its health checks, which run without the lifecycle folder: what it is, and users' own checks.
 
-On Slurm slurmd runs them (slurm_conf.py). On EKS a timer does, and node-problem-detector reads what they found.
+On Slurm slurmd runs them (slurm/conf.py). On EKS a timer does, and node-problem-detector reads what they found.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from .. import install, units
-from ..errors import Skip
-from ..host import Host
-from ..model import Node
+from ..facts.model import Node
+from ..host import units
+from ..host.errors import Skip
+from ..host.host import Host
+from ..system import programs
 from . import own
 from .model import FACTS
 
@@ -77,8 +78,8 @@ def _own_checks(host: Host) -> int:
 
 def _timer(node: Node) -> None:
     host = node.host
-    install.libraries(host, ("hyperpod_node",))
-    install.command(host, "hyperpod-health")
+    programs.libraries(host, ("hyperpod_node",))
+    programs.command(host, "hyperpod-health")
     folder = host.settings.install_folder + "/bin"
     host.write(f"{units.UNITS}/hyperpod-health.service", SERVICE.format(bin=folder))
     host.write(f"{units.UNITS}/hyperpod-health.timer", TIMER)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import List, Optional, Tuple
 
-from .. import clock, metadata, pod_disk, pod_metadata, scratch
-from ..errors import StepError
+from ..host.errors import StepError
+from ..network import metadata_guard, pod_metadata_guard
+from ..storage import pod_disk, scratch
+from ..system import clock
 from .model import Finding, Subject, bad, load, ok, unknown
 
 # Seconds in which a file system has to answer (a client of Lustre waits for ever by default).
@@ -74,7 +76,7 @@ def time(subject: Subject) -> Finding:
 
 def role(subject: Subject) -> Finding:
     """Instance metadata, which gives the node's role, is kept from users (Slurm) or pods (EKS)."""
-    why = metadata.opened(subject.host) if subject.mount else pod_metadata.opened(subject.host)
+    why = metadata_guard.opened(subject.host) if subject.mount else pod_metadata_guard.opened(subject.host)
     return bad(why) if why else ok()
 
 

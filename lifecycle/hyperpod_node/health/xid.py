@@ -23,7 +23,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
-from .. import probing
+from ..host import kernel_queries
 from .model import Finding, Subject, bad, ok, unknown
 
 RECORD = re.compile(r"^(\d+),(\d+),\d+,[^;]*;(.*)$")
@@ -97,7 +97,7 @@ def check(subject: Subject) -> Optional[Finding]:
     """
     if subject.group.accelerator != "gpu":
         return None
-    memory, log = subject.memory, probing.kernel_log(subject.host.path("/dev/kmsg"))
+    memory, log = subject.memory, kernel_queries.kernel_log(subject.host.path("/dev/kmsg"))
     if log is None:
         return unknown("the kernel's log cannot be read")
     _remember(memory, log)

@@ -5,7 +5,7 @@ One contract of names and labels: every series has ``cluster``, ``node`` and ``g
 
 from __future__ import annotations
 
-from ..host import Host
+from ..host.host import Host
 
 
 def facts_file(host: Host) -> str:

@@ -12,8 +12,8 @@ import json
 import re
 from typing import Dict, List, Sequence, Tuple
 
-from ..errors import StepError
-from ..host import Host
+from ..host.errors import StepError
+from ..host.host import Host
 from .exporters import Exporter
 
 UNIT = "hyperpod-collector"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from ..host import Host
+from ..host.host import Host
 from .exposition import Family, Sample
 
 FOLDER = "/sys/class/infiniband"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Tuple
 
-from ..model import Node
+from ..facts.model import Node
 from .writer import FOLDER
 
 NODE_IMAGE = "hyperpod/node_exporter:v1.9.1"

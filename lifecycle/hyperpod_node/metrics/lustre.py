@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from ..host import Host
+from ..host.host import Host
 from .exposition import Family, Sample
 
 # By Lustre's age: 2.15 has values in sysfs and statistics in debugfs, older ones have all in proc.

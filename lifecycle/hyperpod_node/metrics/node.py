@@ -7,8 +7,8 @@ import json
 import re
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ..errors import StepError
-from ..host import Host
+from ..host.errors import StepError
+from ..host.host import Host
 from . import facts_file
 from .exposition import Family, Sample, one
 

@@ -8,10 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ..aws_cli import LIMITS
-from ..errors import StepError
-from ..host import Host
-from ..settings import Settings
+from ..host.aws_cli import LIMITS
+from ..host.errors import StepError
+from ..host.host import Host
+from ..host.settings import Settings
 
 SECONDS = 1500.0
 _ECR = re.compile(r"([0-9]{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?/[\w./-]+:[\w.-]+", re.ASCII)

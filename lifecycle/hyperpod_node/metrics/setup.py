@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 from typing import Dict, List
 
-from .. import units
-from ..host import Host
-from ..model import Node
+from ..facts.model import Node
+from ..host import units
+from ..host.host import Host
 from . import collector, exporters, facts_file, node, training, writer
 
 # Runs one part of the writer; the timer of the same name starts it.

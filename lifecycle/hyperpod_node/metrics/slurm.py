@@ -12,10 +12,10 @@ import re
 from collections import Counter
 from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ..accelerators import DEVICES
-from ..host import Host
-from ..identity import read_instances
-from ..model import Instance, host_name
+from ..facts.identity import read_instances
+from ..facts.model import Instance, host_name
+from ..host.accelerators import DEVICES
+from ..host.host import Host
 from .exposition import Family, Sample
 from .slurm_diag import parse_diag
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..errors import Skip
-from ..model import Node
+from ..facts.model import Node
+from ..host.errors import Skip
 from . import facts_file
 
 

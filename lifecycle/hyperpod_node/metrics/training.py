@@ -16,7 +16,7 @@ import stat
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
-from ..host import Host
+from ..host.host import Host
 from .exposition import Family, Number, Sample
 
 FOLDER = "/var/spool/hyperpod/training"

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from typing import Callable, Dict, List, Mapping
 
-from .. import places
-from ..errors import StepError
-from ..host import Host
-from ..settings import Settings
+from ..host import safe_open
+from ..host.errors import StepError
+from ..host.host import Host
+from ..host.settings import Settings
 from . import efa, lustre, node, slurm, training
 from .exposition import Family, render
 
@@ -54,7 +54,7 @@ def main() -> int:
         print(f"usage: hyperpod-metrics {'|'.join(PARTS)}", file=sys.stderr)
         return 2
     host = Host(Settings.from_environment())
-    with places.alone(str(host.path(f"/run/hyperpod-metrics-{part}.lock"))) as alone:
+    with safe_open.alone(str(host.path(f"/run/hyperpod-metrics-{part}.lock"))) as alone:
         if not alone:
             print(f"hyperpod-metrics: {part} is still being read", file=sys.stderr)
             return 1

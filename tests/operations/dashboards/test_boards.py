@@ -17,7 +17,7 @@ from operations.dashboards.panels import COLUMNS
 from operations.dashboards.shipped import BY_NAME, SHIPPED, Shipped, of_stack
 from operations.target import load as chosen
 from tests.golden.dashboards import DIGESTS, digests
-from tests.lifecycle.test_metrics import SDIAG
+from tests.lifecycle.metrics.test_writer import SDIAG
 from tests.metrics.names import problems, rows
 from tests.operations.dashboards.prometheus import names, targets
 from tests.support import ROOT

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from hyperpod_node.steps import ACCOUNTING, ACCOUNTS, DATABASE, PEOPLE, SLURM, SSH_JOBS
+from hyperpod_node.boot.steps import ACCOUNTING, ACCOUNTS, DATABASE, PEOPLE, SLURM, SSH_JOBS
 
 from rehearsal.checks import CheckFailed, require
 from rehearsal.nodes.agent import RESOURCE_CONFIG, SLURM_CONF, Lifecycle
@@ -170,7 +170,7 @@ def scenarios(stack: Stack) -> dict[str, Scenario]:
                 "workers-3": r"^step slurm failed: .*slurmd",
             },
         ),
-        "module-missing": Scenario(lacking("hyperpod_node/fsx.py"), fails={"*": r"fsx"}),
+        "module-missing": Scenario(lacking("hyperpod_node/storage/fsx.py"), fails={"*": r"fsx"}),
         "parameters-missing": Scenario(
             lacking("hyperpod_parameters.json"), fails={"*": r"^step parameters failed: .*is missing"}
         ),

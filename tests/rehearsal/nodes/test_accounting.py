@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hyperpod_node import parameters
+from hyperpod_node.facts import parameters
 
 from operations.spending import usage
 from rehearsal.checks import CheckFailed

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import cycle
 
 import pytest
-from hyperpod_node.steps import SLURM
+from hyperpod_node.boot.steps import SLURM
 
 from rehearsal.nodes.checks import all_idle, hostname_everywhere
 from rehearsal.nodes.cluster import Cluster, Options

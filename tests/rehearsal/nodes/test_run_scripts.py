@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hyperpod_node import parameters
+from hyperpod_node.facts import parameters
 
 from operations.cluster import run_scripts, sessions
 from operations.cluster.node import Node

@@ -1,0 +1,1 @@
+"""The boot: the steps, their order, and the summary."""

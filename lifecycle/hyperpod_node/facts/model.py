@@ -1,0 +1,289 @@
+"""What a step knows about the cluster and its own node."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Literal, Mapping, Optional, Tuple
+
+from ..host import aws_cli
+from ..host.errors import StepError
+from ..host.host import Host
+
+# What the stack's own file system is tagged with, and the cluster id that is the tag's value.
+CLUSTER_ID_TAG = "hyperpod:cluster-id"
+# In the place of an id: the stack makes the file system for /home, whose id is not known before the nodes start.
+HOME_MADE = "openzfs"
+# Forms of texts: a name that other files can have in a line, a path without spaces, an address on the web, a name in
+# Slurm's database, an address block.
+WORD = {"form": r"[!-~]+"}
+PATH = {"form": r"/[!-~]*"}
+URL = {"form": r"https:/{2}[!-~]+"}
+# What sacctmgr(1) keeps as it is: it makes small letters of others.
+SLURM_NAME = {"form": r"[a-z0-9][a-z0-9_-]*"}
+CIDR = {"form": r"(\d{1,3}\.){3}\d{1,3}/\d{1,2}"}
+
+# A name that useradd(8) takes, and a line of authorized_keys without options.
+NAME = {"form": r"[a-z_][a-z0-9_-]{0,31}"}
+PUBLIC_KEY = {"form": r"[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,3}( [ -~]*)?"}
+
+# The account of people on HyperPod's image.
+IMAGE_USER = "ubuntu"
+
+NodeRole = Literal["controller", "login", "worker"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """One instance group of hyperpod_parameters.json: its role, and its row of the instance catalogue. ``taints``: the
+    keys of its Kubernetes nodes' taints. ``gres``: the name of its accelerators in Slurm, with a type after a colon
+    where jobs may ask for one (``gpu:h100``). ``partition``: the one that HyperPod's agent makes, which groups share.
+    ``features``: what jobs may ask for of its nodes in Slurm (slurm/partitions.py)."""
+
+    name: str = field(metadata=WORD)
+    role: NodeRole
+    instance_type: str = field(metadata=WORD)
+    partition: str
+    accelerator: Literal["gpu", "trainium", ""]
+    accelerator_model: str
+    accelerators: int
+    neuron_cores: int
+    gres: str
+    efa: Literal["yes", "no", "maybe"]
+    efa_interfaces: int
+    lustre_efa_interfaces: int
+    rdma_read: bool
+    network_gbps: float
+    nvme_disks: int
+    taints: Tuple[str, ...] = field(metadata=WORD)
+    features: Tuple[str, ...] = field(metadata=WORD)
+
+    @property
+    def gres_name(self) -> str:
+        """``gres`` without a type."""
+        return self.gres.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account of Slurm's, by sacctmgr(1). ``max_gpus``: accelerators that all of its jobs may have at a time.
+
+    ``qos``: what its jobs may ask for, the default first; empty leaves Slurm's own.
+    """
+
+    name: str = field(metadata=SLURM_NAME)
+    parent: str = field(metadata=SLURM_NAME)
+    fairshare: int
+    max_gpus: Optional[int]
+    qos: Tuple[str, ...] = field(metadata=SLURM_NAME)
+    users: Tuple[str, ...] = field(metadata=WORD)
+
+
+@dataclass(frozen=True)
+class Qos:
+    """A quality of service of Slurm's, by sacctmgr(1). ``preempts``: those whose jobs return to the queue for its."""
+
+    name: str = field(metadata=SLURM_NAME)
+    priority: int
+    preempts: Tuple[str, ...] = field(metadata=SLURM_NAME)
+    max_gpus: Optional[int]
+    max_gpus_per_user: Optional[int]
+    max_hours: Optional[int]
+
+
+@dataclass(frozen=True)
+class Default:
+    """The account that a person's jobs are charged to when they name none."""
+
+    user: str = field(metadata=WORD)
+    account: str = field(metadata=SLURM_NAME)
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """What Slurm keeps of jobs, for how long, and who may use how much (accounting/). ``defaults`` has only people
+    whose default is configured; for others it is the first account that they came into. ``database``: where it is kept,
+    on the controller or in a database of Amazon RDS (accounting/remote.py)."""
+
+    database: Literal["local", "rds"]
+    retention_months: int
+    accounts: Tuple[Account, ...]
+    qos: Tuple[Qos, ...]
+    defaults: Tuple[Default, ...]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """hyperpod_parameters.json: its keys are the fields. The stack's program makes one, nodes read it back.
+
+    ``cidrs``: the address blocks of the nodes, empty where they are not known. ``fsx_id``: an existing file system for
+    /fsx, None where the stack makes one. ``fsx_efa``: whether it speaks EFA. ``home_fsx_id``: another file system that
+    is mounted at /home, or HOME_MADE. ``remote_write_url``: where metrics go, None where nothing collects any;
+    ``metrics_detail``: how many are collected. ``images_registry``: where the images of AWS's exporters are.
+    ``health_policy``: what is done about a node whose health checks find it bad (health/policy.py).
+    ``ssh_only_with_job``: whether people need a job on a worker to log in there (people/ssh_jobs.py). ``containers``:
+    whether jobs may run in them (slurm/containers.py). ``accounting``: None where Slurm keeps no account of jobs.
+    ``shared_queue``: whether the queue is on the shared file system, for another controller (slurm/shared_queue.py).
+    ``setup``: who sets Slurm up, these scripts or HyperPod's image before them; the file has it only for the image.
+    """
+
+    cluster_id: str = field(metadata=WORD)
+    cluster_name: str = field(metadata=WORD)
+    region: str = field(metadata=WORD)
+    orchestrator: Literal["slurm", "eks"]
+    instance_groups: Tuple[Group, ...]
+    fsx_mount: str = field(metadata=PATH)
+    fsx_id: Optional[str] = field(metadata=WORD)
+    fsx_efa: bool
+    home_fsx_id: Optional[str] = field(metadata=WORD)
+    ssh_public_key_parameter: Optional[str] = field(metadata=WORD)
+    imds_v1: bool
+    cidrs: Tuple[str, ...] = field(metadata=CIDR)
+    lost_after_seconds: float
+    remote_write_url: Optional[str] = field(metadata=URL)
+    images_registry: str = field(metadata=WORD)
+    metrics_detail: Literal["basic", "advanced"]
+    health_policy: Literal["report", "drain", "reboot", "replace"]
+    ssh_only_with_job: bool
+    containers: bool
+    accounting: Optional[Accounting]
+    shared_queue: bool
+    setup: Literal["scripts", "image"] = "scripts"
+
+    @property
+    def groups(self) -> Dict[str, Group]:
+        """The instance groups by name."""
+        return {group.name: group for group in self.instance_groups}
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with an account on every node; ``gid`` is ``uid`` where the group is theirs alone."""
+
+    name: str = field(metadata=NAME)
+    uid: int
+    gid: int
+    ssh_keys: Tuple[str, ...] = field(metadata=PUBLIC_KEY)
+    sudo: bool
+
+
+@dataclass(frozen=True)
+class People:
+    """hyperpod_people.json, which a stack with people has. ``homes`` is the folder on the shared file system."""
+
+    cluster_id: str = field(metadata=WORD)
+    homes: str = field(metadata=PATH)
+    people: Tuple[Person, ...]
+
+
+@dataclass(frozen=True)
+class ConfFile:
+    """A file of the stack's with lines of slurm.conf."""
+
+    name: str = field(metadata={"form": r"[A-Za-z0-9][A-Za-z0-9._-]*\.conf"})
+    text: str = field(metadata={"form": r"[ -~\t\r\n]*"})
+
+
+@dataclass(frozen=True)
+class ExtraConf:
+    """hyperpod_slurm_conf.json, which a stack with such files has."""
+
+    cluster_id: str = field(metadata=WORD)
+    files: Tuple[ConfFile, ...]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One instance of resource_config.json. ``address`` is the one other nodes reach it by."""
+
+    group: str
+    name: str
+    address: str
+    instance_id: str
+
+
+def host_name(address: str) -> str:
+    """The name that EC2 gives a host with this address."""
+    return "ip-" + address.replace(".", "-")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which node this is, and which ones there are."""
+
+    instance: Instance
+    group: Group
+    instances: Tuple[Instance, ...]
+
+    @property
+    def role(self) -> str:
+        """controller, login or worker."""
+        return self.group.role
+
+    def in_role(self, role: str, groups: Mapping[str, Group]) -> List[Instance]:
+        """The instances of a role."""
+        return [i for i in self.instances if i.group in groups and groups[i.group].role == role]
+
+
+@dataclass
+class Node:
+    """One run of the steps on one node. Steps leave what they found out for those that need them."""
+
+    host: Host
+    parameters_: Optional[Parameters] = None
+    identity_: Optional[Identity] = None
+    transport: str = ""
+    facts: Dict[str, Any] = field(default_factory=dict)
+    warnings: Dict[str, List[str]] = field(default_factory=dict)
+    _step: threading.local = field(default_factory=threading.local)
+
+    @property
+    def parameters(self) -> Parameters:
+        """The cluster's parameters."""
+        if self.parameters_ is None:
+            raise StepError("the parameters are not known")
+        return self.parameters_
+
+    @property
+    def identity(self) -> Identity:
+        """Which node this is."""
+        if self.identity_ is None:
+            raise StepError("this node's identity is not known")
+        return self.identity_
+
+    @property
+    def role(self) -> str:
+        """controller, login or worker."""
+        return self.identity.role
+
+    @property
+    def by_image(self) -> bool:
+        """Whether HyperPod's image sets Slurm and file systems up (LifeCycleConfig with OnInitComplete)."""
+        return self.parameters.setup == "image"
+
+    @property
+    def shared(self) -> str:
+        """Our own folder on the shared file system."""
+        return self.parameters.fsx_mount.rstrip("/") + "/.hyperpod"
+
+    @property
+    def private(self) -> str:
+        """The part of it that only root may open."""
+        return self.shared + "/private"
+
+    def aws(self, *args: str) -> Any:
+        """Return one call's parsed output (host/aws_cli.py)."""
+        known = self.parameters
+        return aws_cli.ask(self.host, known.region, self.timeout("aws"), *args, v1=known.imds_v1)
+
+    def timeout(self, name: str) -> float:
+        """Seconds that a step may wait for something."""
+        return self.host.settings.timeouts[name]
+
+    def enter(self, step: str) -> None:
+        """From here on, this thread's warnings are this step's."""
+        self._step.name = step
+
+    def warn(self, text: str) -> None:
+        """Something is not as it should be; the node comes up with it, and says so in its summary."""
+        self.warnings.setdefault(getattr(self._step, "name", ""), []).append(text)

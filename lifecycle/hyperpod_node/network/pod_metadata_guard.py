@@ -1,0 +1,62 @@
+"""Pods do not reach instance metadata, which gives whoever asks the credentials of the node's role.
+
+What pods send is forwarded, and what the node and pods in its network send is not: their packets come from the
+interface ``lo`` (ip-rule(8), ``iif``). Rules of routing tell the two apart without the firewall, which kube-proxy and
+the VPC CNI rewrite, and whatever hop limit HyperPod gives its instances, which nobody can set. systemd-networkd removes
+rules that it did not make, but those of protocol ``kernel`` (networkd.conf(5), ManageForeignRoutingPolicyRules). A unit
+makes them before any pod when the node boots again. Pods get roles by EKS Pod Identity, from another address.
+"""
+
+from __future__ import annotations
+
+from ..facts.model import Node
+from ..host import units
+from ..host.host import Host
+
+# EC2 User Guide, "Access instance metadata for an EC2 instance".
+ADDRESSES = (("-4", "169.254.169.254"), ("-6", "fd00:ec2::254"))
+# Before the rules of the VPC CNI, which begin at 512 (amazon-vpc-cni-k8s, pkg/networkutils).
+OWN, OTHERS = 2, 3
+UNIT = "hyperpod-pod-metadata.service"
+# A rule that is there already is refused, which is well; a node may have no IPv6. Nothing is refused to the node before
+# its own rule is there.
+RULES = (
+    "ExecStart=-/bin/sh -c 'ip {family} rule add priority {own} protocol kernel iif lo to {address} lookup main'\n"
+    "ExecStart=-/bin/sh -c 'ip {family} rule show priority {own} | grep -q lookup && "
+    "ip {family} rule add priority {others} protocol kernel to {address} prohibit'\n"
+)
+TEXT = """# Made by the HyperPod lifecycle scripts.
+[Unit]
+Description=Keep instance metadata from pods
+DefaultDependencies=no
+Before=sysinit.target network-pre.target shutdown.target
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+{rules}ExecStart=/bin/sh -c 'ip -4 rule show priority {others} | grep -q prohibit'
+
+[Install]
+WantedBy=sysinit.target
+"""
+
+
+def run(node: Node) -> str:
+    """Step ``pod-metadata``. Raises StepError where systemd cannot make the rules."""
+    units.start(node.host, UNIT, restart=node.host.write(f"{units.UNITS}/{UNIT}", text()))
+    return "not from pods"
+
+
+def opened(host: Host) -> str:
+    """Why pods get the node's role; empty where they do not."""
+    shown = host.run("ip", "-4", "rule", "show", "priority", str(OTHERS)).out
+    return "" if "prohibit" in shown else f"pods reach {ADDRESSES[0][1]}, and get the role of this node: {UNIT}"
+
+
+def text() -> str:
+    """The unit's file."""
+    rules = "".join(
+        RULES.format(family=family, address=address, own=OWN, others=OTHERS) for family, address in ADDRESSES
+    )
+    return TEXT.format(rules=rules, others=OTHERS)

@@ -1,0 +1,1 @@
+"""People's accounts, homes, SSH keys and AWS credentials."""

@@ -1,0 +1,134 @@
+"""``hyperpod-credentials``: what people get of AWS by the node's role, which only root reaches (metadata_guard.py).
+
+    hyperpod-credentials role NAME      a role's credentials, in the form of credential_process
+    hyperpod-credentials secret NAME    a secret of the cluster's, where ``security.workerSecrets`` lets workers read it
+    hyperpod-credentials ecr REGION     a password for the account's images in ECR
+
+A role is somebody's by its name: its path is /hyperpod/CLUSTER/, and the user of that name or the members of that group
+get it. A socket of root's takes the question, and the kernel says whose it is (unix(7), SO_PEERCRED).
+"""
+
+from __future__ import annotations
+
+import base64
+import grp
+import json
+import os
+import pwd
+import re
+import socket
+import struct
+import sys
+from typing import Any, Collection, Sequence
+
+from ..facts.model import Node
+from ..host import aws_cli, units
+from ..host.errors import Skip, StepError
+from ..host.host import Host
+from ..host.settings import Settings
+from ..slurm import configure
+
+COMMAND, ADDRESS = "hyperpod-credentials", "/run/hyperpod-credentials"
+# Bytes of a question. Seconds for its answer, of which the service has two from AWS.
+LENGTH, PATIENCE = 512, 150.0
+SOCKET = f"""# Made by the HyperPod lifecycle scripts.
+[Unit]
+Description=Credentials for people, by name
+
+[Socket]
+ListenStream={ADDRESS}
+SocketMode=0666
+Accept=yes
+MaxConnections=256
+
+[Install]
+WantedBy=sockets.target
+"""
+SERVICE = """# Made by the HyperPod lifecycle scripts.
+[Unit]
+Description=Credentials for one person
+CollectMode=inactive-or-failed
+
+[Service]
+ExecStart={bin}/{command} --answer
+StandardInput=socket
+StandardOutput=socket
+StandardError=journal
+RuntimeMaxSec=150
+"""
+
+
+def run(node: Node) -> str:
+    """Step ``credentials``."""
+    if node.role != "worker":
+        raise Skip("for jobs, which run on workers")
+    host = node.host
+    text = SERVICE.format(bin=f"{host.settings.install_folder}/bin", command=COMMAND)
+    host.write(f"{units.UNITS}/{COMMAND}@.service", text)
+    host.write(f"{units.UNITS}/{COMMAND}.socket", SOCKET)
+    units.start(node.host, f"{COMMAND}.socket")
+    return f"people ask {COMMAND} for what is named for them"
+
+
+def answer(host: Host, user: str, groups: Collection[str], question: str) -> str:
+    """What somebody gets. Raises StepError where it is not theirs, and aws_cli.Refused."""
+    facts = configure.facts(host)
+    cluster, region = str(facts["cluster_name"]), str(facts["region"])
+
+    def ask(*words: str, of: str = region) -> Any:
+        return aws_cli.ask(host, of, host.settings.timeouts["aws"], *words)
+
+    what, _, name = question.strip().partition(" ")
+    if what == "role" and re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", name):
+        if name != user and name not in groups:
+            raise StepError(f"the role {name} is for the user or the group of that name, and {user} is neither")
+        # arn:PARTITION:sts::ACCOUNT:assumed-role/ROLE/SESSION
+        _, partition, _, _, account, _ = ask("sts", "get-caller-identity")["Arn"].split(":")
+        role = f"arn:{partition}:iam::{account}:role/hyperpod/{cluster}/{name}"
+        session = f"hyperpod-{user}"
+        given = ask("sts", "assume-role", "--role-arn", role, "--role-session-name", session)["Credentials"]
+        return json.dumps({"Version": 1, **given})
+    if what == "secret" and re.fullmatch(rf"hyperpod/{re.escape(cluster)}/[A-Za-z0-9/_+=.@-]+", name):
+        return str(ask("secretsmanager", "get-secret-value", "--secret-id", name)["SecretString"])
+    if what == "ecr" and re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", name):
+        token = ask("ecr", "get-authorization-token", of=name)["authorizationData"][0]
+        return base64.b64decode(token["authorizationToken"]).decode().partition(":")[2]
+    raise StepError(f"role NAME, secret hyperpod/{cluster}/NAME or ecr REGION, and not {question.strip()!r}")
+
+
+def _answer(host: Host) -> None:
+    """Answer who is at the other end of the standard input."""
+    with socket.socket(fileno=os.dup(0)) as peer:
+        uid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        peer.settimeout(10)
+        who = pwd.getpwuid(uid)
+        groups = {grp.getgrgid(gid).gr_name for gid in os.getgrouplist(who.pw_name, who.pw_gid)}
+        try:
+            reply = {"answer": answer(host, who.pw_name, groups, peer.recv(LENGTH).decode(errors="replace"))}
+        except (StepError, aws_cli.Refused, KeyError, ValueError, TypeError) as error:
+            reply = {"error": str(error)}
+        peer.sendall(json.dumps(reply).encode())
+
+
+def main(words: Sequence[str]) -> int:
+    """``hyperpod-credentials WHAT NAME``; 1 where it is refused."""
+    if words == ["--answer"]:
+        _answer(Host(Settings.from_environment()))
+        return 0
+    try:
+        with socket.socket(socket.AF_UNIX) as service:
+            service.settimeout(PATIENCE)
+            service.connect(ADDRESS)
+            service.sendall(" ".join(words).encode()[:LENGTH])
+            found = json.loads(b"".join(iter(lambda: service.recv(1 << 16), b"")))
+    except (OSError, ValueError) as error:
+        found = {"error": str(error)}
+    if "answer" in found:
+        print(found["answer"])
+        return 0
+    print(f"{COMMAND}: {found['error']}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Slurm's daemons and configuration, on the controller and on workers."""

@@ -1,0 +1,95 @@
+"""``hyperpod-slurm-config``: the stack's own lines of slurm.conf on a living controller, tried before they are used."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Optional, Sequence, Tuple
+
+from ..facts.identity import read_instances
+from ..facts.model import ConfFile
+from ..host import aws_cli
+from ..host.errors import NotYet, StepError
+from ..host.host import Host
+from ..host.settings import Settings
+from . import configure, extra_conf, trial
+
+# How long slurmctld may take to answer after it has read its configuration anew.
+ANSWERS_SECONDS = 30.0
+
+
+def apply(host: Host, files: Tuple[ConfFile, ...]) -> bool:
+    """Use these files from now on. True if they are others. Raises StepError, and leaves everything as it was."""
+    facts = configure.facts(host)
+    before, cluster_id, shared = extra_conf.kept(host), str(facts["cluster_id"]), str(facts["shared"])
+    if facts["role"] != "controller":
+        raise StepError("only the controller has slurm.conf")
+    if files == before:
+        return False
+    try:
+        why = trial.refusal(host, configure.known_groups(host), read_instances(host), shared, files)
+    except trial.CannotTry as unknown:
+        raise StepError(f"the lines could not be tried: {unknown}") from None
+    if why:
+        raise StepError(why)
+    try:
+        _use(host, files, cluster_id)
+    except StepError as error:
+        extra_conf.keep(host, before, cluster_id)
+        configure.configure_again(host)
+        host.run("systemctl", "restart", "slurmctld", timeout=120)
+        raise StepError(f"{error}; the previous lines were restored") from None
+    configure.publish(host, shared)
+    return True
+
+
+def _use(host: Host, files: Tuple[ConfFile, ...], cluster_id: str) -> None:
+    extra_conf.keep(host, files, cluster_id)
+    configure.configure_again(host)
+    host.run("scontrol", "reconfigure", timeout=ANSWERS_SECONDS)
+
+    def answers() -> bool:
+        if host.run("scontrol", "ping", check=False, timeout=10).code == 0:
+            return True
+        raise NotYet("it does not answer")
+
+    host.poll("slurmctld did not come back", answers, ANSWERS_SECONDS)
+
+
+def fetched(host: Host, uri: str, region: str) -> Tuple[ConfFile, ...]:
+    """The files as they are in the lifecycle bucket now. Raises StepError."""
+    done = aws_cli.copied(host, uri, region, "-")
+    found = extra_conf.parse(done.out, uri)
+    if found.cluster_id != configure.facts(host)["cluster_id"]:
+        raise StepError(f"{uri} is of the cluster {found.cluster_id}")
+    return found.files
+
+
+def parser() -> argparse.ArgumentParser:
+    """What ``hyperpod-slurm-config`` takes."""
+    found = argparse.ArgumentParser(prog="hyperpod-slurm-config", description="The stack's lines of slurm.conf.")
+    found.add_argument("uri", nargs="?", help="the files in the lifecycle bucket; none removes all")
+    found.add_argument("--region", help="the bucket's region")
+    return found
+
+
+def main(words: Optional[Sequence[str]] = None) -> int:
+    """Apply what is in the bucket, and print what is used now as JSON."""
+    asked = parser().parse_args(words)
+    host = Host(Settings.from_environment())
+    os.umask(0o022)
+    host.begin(240)
+    try:
+        changed = apply(host, fetched(host, asked.uri, asked.region) if asked.uri else ())
+    except (StepError, OSError, KeyError) as error:
+        print(f"hyperpod-slurm-config: {error}", file=sys.stderr)
+        return 1
+    files = extra_conf.kept(host)
+    print(json.dumps({"files": [one.name for one in files], "digest": extra_conf.digest(files), "changed": changed}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

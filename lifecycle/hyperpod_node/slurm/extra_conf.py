@@ -1,0 +1,94 @@
+"""The stack's own lines of slurm.conf (``slurm.extraConf``): files beside it, which our hyperpod.conf includes.
+
+HyperPod's agent may write slurm.conf anew; the line that includes hyperpod.conf, and so these files, is put back as
+``slurm_configure`` does. Slurm takes the last value of a parameter, so that these come before the agent's and ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Dict, Sequence, Set, Tuple
+
+from ..facts import parameters
+from ..facts.model import ConfFile, ExtraConf
+from ..host.errors import StepError
+from ..host.host import Host
+from . import conf as slurm_conf
+
+FILE_NAME = "hyperpod_slurm_conf.json"
+# A name that Slurm sends to slurmd with the rest has no folder.
+PREFIX = "hyperpod-own-"
+
+
+def parse(text: str, name: str) -> ExtraConf:
+    """Read what the stack's program rendered. Raises StepError."""
+    try:
+        found: ExtraConf = parameters.part(ExtraConf, json.loads(text), "the file")
+        return found
+    except (ValueError, RecursionError) as error:
+        raise StepError(f"{name} cannot be read: {error}") from None
+
+
+def shipped(host: Host) -> Tuple[ConfFile, ...]:
+    """The files that came with the scripts; none where the stack has none."""
+    path = host.settings.source / FILE_NAME
+    return parse(path.read_text(encoding="utf-8"), str(path)).files if path.is_file() else ()
+
+
+def kept(host: Host) -> Tuple[ConfFile, ...]:
+    """The files that this controller uses."""
+    text = host.read(_state(host))
+    return parse(text, _state(host)).files if text else ()
+
+
+def keep(host: Host, files: Sequence[ConfFile], cluster_id: str) -> None:
+    """Use these files from the next configuring on."""
+    if files or host.read(_state(host)) is not None:
+        host.write(_state(host), parameters.render(ExtraConf(cluster_id, tuple(files))))
+
+
+def write(host: Host, files: Sequence[ConfFile]) -> bool:
+    """Write the files beside slurm.conf, before a line includes them. True if anything changed."""
+    changed = False
+    for one in files:
+        text = one.text if one.text.endswith("\n") else f"{one.text}\n"
+        changed |= host.write(f"{host.settings.slurm_etc}/{PREFIX}{one.name}", text)
+    return changed
+
+
+def remove_others(host: Host, files: Sequence[ConfFile]) -> bool:
+    """Remove files of before, after no line includes them any more. True if there were any."""
+    changed, wanted = False, {f"{PREFIX}{one.name}" for one in files}
+    for path in sorted(host.path(host.settings.slurm_etc).glob(f"{PREFIX}*")):
+        if path.name not in wanted:
+            changed |= host.remove(f"{host.settings.slurm_etc}/{path.name}")
+    return changed
+
+
+def includes(files: Sequence[ConfFile]) -> str:
+    """The lines that include them."""
+    return "".join(f"include {PREFIX}{one.name}\n" for one in files)
+
+
+def over(conf: slurm_conf.SlurmConf, files: Sequence[ConfFile]) -> slurm_conf.SlurmConf:
+    """slurm.conf with the files' parameters in the place of its own."""
+    keys: Dict[str, str] = dict(conf.keys)
+    for one in files:
+        keys.update(slurm_conf.parse(one.text).keys)
+    return dataclasses.replace(conf, keys=keys)
+
+
+def partitions(files: Sequence[ConfFile]) -> Set[str]:
+    """The partitions that the files make."""
+    return {name for one in files for name in slurm_conf.parse(one.text).partitions}
+
+
+def digest(files: Sequence[ConfFile]) -> str:
+    """By which files are known."""
+    return hashlib.sha256(repr([(one.name, one.text) for one in files]).encode()).hexdigest()[:12]
+
+
+def _state(host: Host) -> str:
+    return f"{host.settings.state_folder}/{FILE_NAME}"

@@ -1,0 +1,1 @@
+"""File systems and disks: /fsx, /home, /scratch, and the disks of pods."""

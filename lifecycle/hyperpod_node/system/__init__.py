@@ -1,0 +1,1 @@
+"""The operating system: clock, kernel settings, installed programs and rotated logs."""
