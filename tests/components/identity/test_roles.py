@@ -12,7 +12,7 @@ from tests.golden.stacks import BOUNDARY, GOLDEN, state_of, told
 from tests.support import of_type, one
 
 ROLE = "iam/role:Role"
-# Services that a policy lets in whoever they act for, and for what: docs/security.md has why, for each.
+# Services that a policy admits for any account, and their actions: docs/security.md gives the reasons.
 WITHOUT_CONDITION = {
     # A condition would drop every event (EventBridge User Guide, "Using resource-based policies", Amazon SNS).
     "events.amazonaws.com": {"sns:Publish", "kms:Decrypt", "kms:GenerateDataKey*", "logs:CreateLogStream"},
