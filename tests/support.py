@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from components.common.names import ENTRY_POINT
 from components.config import Config, parse
-from components.nodes.lifecycle_bucket import ENTRY_POINT
 from operations.engine.state import ResourceState, State, members
 from operations.project.loading import Project, load_project
 from rehearsal.account import Account

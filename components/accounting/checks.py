@@ -1,16 +1,18 @@
-"""What is wrong with the keys of Slurm. Every rule yields its own problems."""
+"""What is wrong with the keys of Slurm's accounting. Every rule yields its own problems."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from ..catalogue.regions import Region
-from ..config.model import Settings
+from ..people.keys import User
 from ..schema.fields import Model
 from ..schema.problems import Problem
-from ..slurm.keys import Slurm
-from .keys import Accounting
+from .keys import Accounting, SlurmAccount, SlurmQos
+
+Accounts: TypeAlias = Sequence[SlurmAccount]
 
 _KEY = "hyperpod:slurm"
 # Both are there in every database of Slurm's (sacctmgr(1)).
@@ -23,33 +25,24 @@ _OF_RDS = ("instance_class", "storage_gib", "backup_days", "subnet_ids")
 _OWN = {"root", "ubuntu"}
 
 
-def accounting_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
-    """Everything wrong with the keys of Slurm, but for the folder of packages."""
-    chosen = settings.slurm
-    yield from _people(settings)
-    if chosen == Slurm():
-        return
-    if settings.orchestrator == "eks":
-        fix = "leave it out with orchestrator eks; there it is hyperpod:teams"
-        yield Problem(key=_KEY, what="is for Slurm", fix=fix)
-        return
-    if chosen.container_packages and not chosen.containers:
-        fix = "add slurm.containers: true, or leave it out"
-        yield Problem(key=f"{_KEY}.containerPackages", what="no job may run in a container", fix=fix)
-    if chosen.accounting is None:
-        for key in ("accounts", "qos"):
-            if getattr(chosen, key):
+def accounting_problems(
+    accounting: Accounting | None, accounts: Accounts, qos: Sequence[SlurmQos], region: Region | None, *, existing: bool
+) -> Iterator[Problem]:
+    """Everything wrong with the keys of Slurm's accounting. ``existing``: the VPC is the user's."""
+    if accounting is None:
+        for key, given in (("accounts", accounts), ("qos", qos)):
+            if given:
                 fix = "add slurm.accounting: {database: local}, or leave it out"
                 yield Problem(key=f"{_KEY}.{key}", what="Slurm keeps no accounts", fix=fix)
     else:
-        yield from _database(settings, chosen.accounting, region)
-    yield from _names(chosen)
-    yield from _accounts(chosen)
-    yield from _qos(chosen)
+        yield from _database(accounting, region, existing=existing)
+    yield from _names(accounts, qos)
+    yield from _accounts(accounts, qos)
+    yield from _qos(qos)
 
 
-def _database(settings: Settings, accounting: Accounting, region: Region | None) -> Iterator[Problem]:
-    key, existing = f"{_KEY}.accounting", bool(settings.network.vpc_id)
+def _database(accounting: Accounting, region: Region | None, *, existing: bool) -> Iterator[Problem]:
+    key = f"{_KEY}.accounting"
     if accounting.database == "local":
         for name in sorted(accounting.model_fields_set.intersection(_OF_RDS)):
             fix = "add database: rds, or leave it out"
@@ -71,39 +64,40 @@ def _alias(model: Model, name: str) -> str:
     return type(model).model_fields[name].alias or name
 
 
-def strangers(settings: Settings) -> list[str]:
+def strangers(users: Sequence[User], accounts: Accounts) -> list[str]:
     """Who is in an account and not in the list of people, where there is one: a directory may know them, or nobody."""
-    people = {user.name for user in settings.users} | _OWN
-    named = {user for account in settings.slurm.accounts for user in account.users}
-    return sorted(named - people) if settings.users else []
+    people = {user.name for user in users} | _OWN
+    named = {user for account in accounts for user in account.users}
+    return sorted(named - people) if users else []
 
 
-def _people(settings: Settings) -> Iterator[Problem]:
-    accounts = [account.name for account in settings.slurm.accounts]
-    for index, user in enumerate(settings.users):
-        if settings.orchestrator == "eks" or user.account is None or user.account in accounts:
+def charged_problems(users: Sequence[User], accounts: Accounts, *, kept: bool) -> Iterator[Problem]:
+    """People who are charged to an account that there is not. ``kept``: Slurm keeps accounts."""
+    names = [account.name for account in accounts]
+    for index, user in enumerate(users):
+        if user.account is None or user.account in names:
             continue
         key = f"hyperpod:users[{index}].account"
-        if settings.slurm.accounting is None:
+        if not kept:
             fix = "add slurm.accounting and slurm.accounts, or leave it out"
             yield Problem(key=key, what="Slurm keeps no accounts", fix=fix)
         else:
             what = f'there is no account "{user.account}" in slurm.accounts'
-            fix = f"one of {', '.join(accounts)}" if accounts else "add it there, or leave it out"
+            fix = f"one of {', '.join(names)}" if names else "add it there, or leave it out"
             yield Problem(key=key, what=what, fix=fix)
 
 
-def _names(chosen: Slurm) -> Iterator[Problem]:
-    for key, named in (("accounts", chosen.accounts), ("qos", chosen.qos)):
+def _names(accounts: Accounts, qualities: Sequence[SlurmQos]) -> Iterator[Problem]:
+    for key, named in (("accounts", accounts), ("qos", qualities)):
         for name, times in Counter(one.name for one in named).items():
             if times > 1:
                 yield Problem(key=f"{_KEY}.{key}", what=f'{times} are named "{name}"', fix="names must differ")
 
 
-def _accounts(chosen: Slurm) -> Iterator[Problem]:
-    parents = {account.name: account.parent for account in chosen.accounts}
-    known = {NORMAL, *(qos.name for qos in chosen.qos)}
-    for index, account in enumerate(chosen.accounts):
+def _accounts(accounts: Accounts, qualities: Sequence[SlurmQos]) -> Iterator[Problem]:
+    parents = {account.name: account.parent for account in accounts}
+    known = {NORMAL, *(qos.name for qos in qualities)}
+    for index, account in enumerate(accounts):
         key = f"{_KEY}.accounts[{index}]"
         if account.name == ROOT:
             yield Problem(key=f"{key}.name", what="root is Slurm's own account", fix="another name")
@@ -137,9 +131,9 @@ def _in_a_circle(name: str, parents: Mapping[str, str]) -> bool:
     return False
 
 
-def _qos(chosen: Slurm) -> Iterator[Problem]:
-    known = {NORMAL, *(qos.name for qos in chosen.qos)}
-    for index, qos in enumerate(chosen.qos):
+def _qos(qualities: Sequence[SlurmQos]) -> Iterator[Problem]:
+    known = {NORMAL, *(qos.name for qos in qualities)}
+    for index, qos in enumerate(qualities):
         key = f"{_KEY}.qos[{index}].preempts"
         for other in qos.preempts:
             if other not in known:

@@ -15,6 +15,7 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 from ..common.context import Context
 from ..common.policies import allow, document
 from ..security.encryption import decrypt_through
+from .keys import Accounting
 
 # Slurm takes MySQL and MariaDB (slurm.schedmd.com/accounting.html). HyperPod's own default is MariaDB (SageMaker
 # Developer Guide, "Using an external accounting database"), and the rehearsal of nodes runs this release.
@@ -30,9 +31,12 @@ _PARAMETERS = {"innodb_lock_wait_timeout": "900", "require_secure_transport": "1
 
 @dataclass(frozen=True, kw_only=True)
 class AccountingDatabaseArgs:
-    """What the database is made from. ``controllers``: the name of their role, None where it is not the stack's."""
+    """What the database is made from. ``controllers``: the name of their role, None where it is not the stack's;
+    ``by_image``: HyperPod's image sets Slurm up."""
 
     context: Context
+    accounting: Accounting
+    by_image: bool
     subnet_ids: Sequence[Input[str]]
     security_group_ids: Sequence[Input[str]]
     controllers: Input[str] | None
@@ -57,8 +61,7 @@ class AccountingDatabase(ComponentResource):
     def __init__(self, name: str, args: AccountingDatabaseArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:AccountingDatabase", name, None, opts)
         context, child = args.context, ResourceOptions(parent=self)
-        wanted = context.settings.slurm.accounting
-        assert wanted is not None, "made only where the configuration asks for it"
+        wanted = args.accounting
         identifier = context.names.database
         subnets = aws.rds.SubnetGroup(
             f"{name}-subnets",
@@ -103,7 +106,7 @@ class AccountingDatabase(ComponentResource):
             # What the configuration says is so when `pulumi up` is done, and not in the next maintenance window.
             apply_immediately=True,
             tags={"Name": context.names.cluster},
-            opts=ResourceOptions(parent=self, protect=context.settings.protect),
+            opts=ResourceOptions(parent=self, protect=context.protect),
         )
         secret = database.master_user_secrets[0].secret_arn
         self.ready = allowed = list[pulumi.Resource]()
@@ -119,7 +122,7 @@ class AccountingDatabase(ComponentResource):
             allowed.append(aws.iam.RolePolicy(f"{name}-password", role=args.controllers, policy=read, opts=child))
         self.outputs = {"accountingDatabase": database.address}
         self.register_outputs(self.outputs)
-        if context.settings.slurm.by_image:
+        if args.by_image:
             # Named, because the default is slurm_acct_db by CloudFormation, and has the cluster's id by the API.
             self.of_hyperpod = aws_native.sagemaker.ClusterAccountingDatabaseArgs(
                 endpoint=database.address, port=database.port, secret_arn=secret, name=NAME

@@ -22,11 +22,12 @@ _MINUTE = 60
 _QUIET_MINUTES = 60
 
 
-def alarms(name: str, context: Context, storage: Storage, topic: Output[str], child: ResourceOptions) -> None:
+def alarms(
+    name: str, context: Context, storage: Storage, topic: Output[str], child: ResourceOptions, *, grown: bool
+) -> None:
     """Less than a tenth free for 10 minutes, and more than 90 % of the provisioned throughput for 15."""
     where = {"FileSystemId": storage.file_system_id}
-    existing = context.settings.fsx.file_system_id
-    larger, slower = ("grow it", "") if existing else ("raise fsx.storageGiB", "; see fsx.throughput")
+    larger, slower = ("raise fsx.storageGiB", "; see fsx.throughput") if grown else ("grow it", "")
     aws.cloudwatch.MetricAlarm(
         f"{name}-fsx-capacity",
         name=f"{context.names.cluster_id}-fsx-capacity",
@@ -98,24 +99,26 @@ def events_alarm(
     )
 
 
-def dashboard(name: str, context: Context, file_system: Output[str], child: ResourceOptions) -> None:
+def dashboard(name: str, context: Context, file_system: Output[str], child: ResourceOptions, *, recorded: bool) -> None:
     """The file system, the alarms, and HyperPod's events where the stack records them."""
     aws.cloudwatch.Dashboard(
         f"{name}-dashboard",
         dashboard_name=context.names.cluster_id,
-        dashboard_body=file_system.apply(lambda one: json.dumps({"widgets": _widgets(context, one)}, sort_keys=True)),
+        dashboard_body=file_system.apply(
+            lambda one: json.dumps({"widgets": _widgets(context, one, recorded)}, sort_keys=True)
+        ),
         opts=child,
     )
 
 
-def _widgets(context: Context, file_system: str) -> list[dict[str, Any]]:
+def _widgets(context: Context, file_system: str, recorded: bool) -> list[dict[str, Any]]:
     rows: list[tuple[str, dict[str, Any]]] = [
         ("alarm", {"title": "Alarms", "alarms": _alarm_arns(context)}),
         ("metric", _graph(context, file_system, "Free on /fsx, bytes", "Sum", "FreeDataStorageCapacity")),
         ("metric", _graph(context, file_system, "/fsx, bytes a minute", "Sum", "DataReadBytes", "DataWriteBytes")),
         ("metric", _graph(context, file_system, "Metadata operations of /fsx a minute", "Sum", "MetadataOperations")),
     ]
-    if context.settings.validation:
+    if recorded:
         group = f"/aws/events/hyperpod/{context.names.cluster}"
         query = f"SOURCE '{group}' | fields @timestamp, `detail-type`, @message | sort @timestamp desc | limit 50"
         rows.append(("log", {"title": "Events of HyperPod", "query": query, "view": "table"}))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..catalogue.regions import Region
-from ..config.model import Settings
 from ..schema.problems import Problem
+from .keys import Alerts
 
 
-def alert_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
+def alert_problems(chosen: Alerts, region: Region | None) -> Iterator[Problem]:
     """Everything wrong with the keys of alerts."""
-    chosen = settings.alerts
     if chosen.email and chosen.topic_arn:
         yield Problem(
             key="hyperpod:alerts.email",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
@@ -13,7 +14,7 @@ from ..common.context import Context
 from ..common.policies import Statement, allow, deny, document
 from ..health.validation import of_cluster
 from ..storage.file_systems import Storage
-from . import alarms
+from . import alarms, keys
 from .alert_manager import definition
 
 # "SageMaker HyperPod Cluster Event" is sent for every operation; the errors among them are enough
@@ -27,6 +28,18 @@ _NEXT = "hyperpod errors {stack}; docs/troubleshooting.md finds the message by i
 _NEXT_NODES = "hyperpod errors {stack} and hyperpod nodes {stack} say which; docs/health.md says what is done by itself"
 
 
+@dataclass(frozen=True, kw_only=True)
+class AlertsArgs:
+    """What they are made from: who is told, and the file system that is watched. ``grown``: by a key of the stack;
+    ``recorded``: HyperPod's events are in a log group."""
+
+    context: Context
+    alerts: keys.Alerts
+    storage: Storage
+    grown: bool
+    recorded: bool
+
+
 class Alerts(ComponentResource):
     """Owns the topic with its policy and subscription, or none of these if you supply a topic; the rules for
     HyperPod's events, alarms and a dashboard of CloudWatch; and the alert manager of the stack's own Prometheus
@@ -38,15 +51,16 @@ class Alerts(ComponentResource):
 
     outputs: dict[str, Output[str]]
 
-    def __init__(self, name: str, context: Context, storage: Storage, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: AlertsArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Alerts", name, None, opts)
-        self._name, self._context, self._child = name, context, ResourceOptions(parent=self)
-        self._workspace = context.prometheus if context.settings.observability.prometheus == "create" else None
-        given = context.settings.alerts.topic_arn
-        topic = Output.from_input(given) if given else self._topic()
+        context = self._context = args.context
+        self._name, self._child = name, ResourceOptions(parent=self)
+        self._workspace = context.prometheus if context.prometheus and context.prometheus.own else None
+        given = args.alerts.topic_arn
+        topic = Output.from_input(given) if given else self._topic(args.alerts.email or "")
         self._events(topic)
-        alarms.alarms(name, context, storage, topic, self._child)
-        alarms.dashboard(name, context, storage.file_system_id, self._child)
+        alarms.alarms(name, context, args.storage, topic, self._child, grown=args.grown)
+        alarms.dashboard(name, context, args.storage.file_system_id, self._child, recorded=args.recorded)
         if self._workspace:
             region = context.region.name
             aws.amp.AlertManagerDefinition(
@@ -58,7 +72,7 @@ class Alerts(ComponentResource):
         self.outputs = {"alertsTopicArn": topic}
         self.register_outputs(self.outputs)
 
-    def _topic(self) -> Output[str]:
+    def _topic(self, email: str) -> Output[str]:
         """The stack's own topic, once those who publish to it may."""
         context = self._context
         topic = aws.sns.Topic(
@@ -79,7 +93,7 @@ class Alerts(ComponentResource):
             f"{self._name}-email",
             topic=topic.arn,
             protocol="email",
-            endpoint=context.settings.alerts.email or "",
+            endpoint=email,
             opts=self._child,
         )
         return Output.all(topic.arn, policy.id).apply(lambda both: str(both[0]))

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ..catalogue.accelerators import lookup
 from ..common.documents import dump, load
-from ..config import Config
+from ..workers.instance_groups import InstanceGroup
 from . import eks_labels
 
 Group: TypeAlias = dict[str, Any]
@@ -29,26 +28,28 @@ def names(orchestrator: str, accelerator: str) -> tuple[str, ...]:
     return (*_EVERYWHERE, orchestrator, accelerator)
 
 
-def namespace(config: Config, cluster: str, bandwidth: int) -> str:
+def namespace(
+    cluster: str, orchestrator: str, accelerator: str, workers: Sequence[InstanceGroup], bandwidth: int
+) -> str:
     """The definition of a stack's one rule groups namespace: every group, as YAML.
 
     ``bandwidth`` is that of its file system, bytes per second.
     """
-    groups = [*_shipped(config, cluster), *_facts(config, cluster, bandwidth)]
-    if config.settings.orchestrator == "eks":
-        groups += _batches("labels", eks_labels.rules(cluster, config.settings.accelerator))
+    on_eks = workers if orchestrator == "eks" else ()
+    groups = [*_shipped(cluster, names(orchestrator, accelerator)), *_facts(cluster, on_eks, bandwidth)]
+    if orchestrator == "eks":
+        groups += _batches("labels", eks_labels.rules(cluster, accelerator))
     return dump({"groups": groups}, width=120)
 
 
-def _shipped(config: Config, cluster: str) -> Iterator[Group]:
-    for name in names(config.settings.orchestrator, config.settings.accelerator):
+def _shipped(cluster: str, files: Sequence[str]) -> Iterator[Group]:
+    for name in files:
         text = Path(__file__).with_name(f"{name}.yaml").read_text()
         yield from load(text.replace('"$cluster"', f'"{cluster}"'))["groups"]
 
 
-def _facts(config: Config, cluster: str, bandwidth: int) -> Iterator[Group]:
+def _facts(cluster: str, on_eks: Sequence[InstanceGroup], bandwidth: int) -> Iterator[Group]:
     """What rules compare with. Slurm's nodes tell by themselves what their type should have."""
-    settings = config.settings
     rules: list[eks_labels.Rule] = [
         {
             "record": "hyperpod:storage_throughput_bytes",
@@ -56,15 +57,13 @@ def _facts(config: Config, cluster: str, bandwidth: int) -> Iterator[Group]:
             "labels": {"cluster": cluster},
         }
     ]
-    if settings.orchestrator == "eks":
-        for group in settings.groups:
-            kind = lookup(group.instance_type)
-            for what, number in (("accelerators", kind.accelerators), ("efa_interfaces", kind.efa_interfaces)):
-                node = (
-                    f'max by (cluster, node, group) (hyperpod_node_info{{cluster="{cluster}", group="{group.name}"}})'
-                )
-                if number:
-                    rules.append({"record": f"hyperpod_{what}_expected", "expr": f"{node} * {number}"})
+    for group in on_eks:
+        node = f'max by (cluster, node, group) (hyperpod_node_info{{cluster="{cluster}", group="{group.name}"}})'
+        rules += [
+            {"record": f"hyperpod_{what}_expected", "expr": f"{node} * {number}"}
+            for what in ("accelerators", "efa_interfaces")
+            if (number := getattr(group.type, what))
+        ]
     yield from _batches("facts", rules)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_aws as aws
@@ -11,9 +11,9 @@ import pulumi_aws_native as aws_native
 from pulumi import CustomTimeouts, Input, Output, ResourceOptions
 
 from ..common.context import Context
+from ..common.names import ENTRY_POINT
 from ..common.policies import allow, document
-from ..config import InstanceGroup
-from ..nodes.lifecycle_bucket import ENTRY_POINT
+from ..workers.instance_groups import InstanceGroup
 from .orchestrator import Cluster, Orchestrator
 
 sagemaker = aws_native.sagemaker
@@ -31,17 +31,23 @@ class HyperPodArgs:
 
     ``role_arns`` has an execution role for each node kind. ``mounts`` are the file systems that HyperPod mounts where
     its image sets the nodes up. ``ready`` is everything a node needs before it boots; the
-    cluster waits for all of it, and for nothing else.
+    cluster waits for all of it, and for nothing else. ``by_image``: HyperPod's image sets Slurm up. ``tags`` are the
+    cluster's besides those of the stack.
     """
 
     context: Context
     orchestrator: Orchestrator
+    groups: Sequence[InstanceGroup]
     role_arns: Mapping[str, Input[str]]
     lifecycle_uri: Input[str]
     subnet_id: Input[str]
     security_group_ids: Sequence[Input[str]]
     ready: Sequence[pulumi.Resource]
     mounts: Sequence[sagemaker.ClusterInstanceStorageConfigArgs]
+    node_recovery: str = "Automatic"
+    node_provisioning: str | None = "Continuous"
+    by_image: bool = False
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 class HyperPod(Cluster):
@@ -58,25 +64,27 @@ class HyperPod(Cluster):
     def __init__(self, name: str, args: HyperPodArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:HyperPod", name, None, opts)
         self._args = args
-        context, settings = args.context, args.context.settings
+        context = args.context
         self.cluster = sagemaker.Cluster(
             f"{name}-cluster",
             cluster_name=context.names.cluster,
-            instance_groups=[self._group(group) for group in context.config.instance_groups],
+            instance_groups=[self._group(group) for group in args.groups],
             orchestrator=args.orchestrator.orchestrator,
             vpc_config=sagemaker.ClusterVpcConfigArgs(
                 security_group_ids=list(args.security_group_ids), subnets=[args.subnet_id]
             ),
-            node_recovery=sagemaker.ClusterNodeRecovery(settings.node_recovery),
+            node_recovery=sagemaker.ClusterNodeRecovery(args.node_recovery),
             # Named, because AWS's references disagree on what happens without it: by the Developer Guide ("Continuous
             # provisioning for enhanced cluster operations ...") new clusters are continuous, by CloudFormation's
             # registry they scale as in the previous release.
-            node_provisioning_mode=sagemaker.ClusterNodeProvisioningMode(settings.node_provisioning)
-            if settings.node_provisioning
+            node_provisioning_mode=sagemaker.ClusterNodeProvisioningMode(args.node_provisioning)
+            if args.node_provisioning
             else None,
-            tags=[aws_native.TagArgs(key=key, value=value) for key, value in sorted(_tags(context).items())],
+            tags=[
+                aws_native.TagArgs(key=key, value=value) for key, value in sorted({**context.tags, **args.tags}.items())
+            ],
             opts=ResourceOptions(
-                parent=self, depends_on=list(args.ready), protect=settings.protect, custom_timeouts=_TIMEOUTS
+                parent=self, depends_on=list(args.ready), protect=context.protect, custom_timeouts=_TIMEOUTS
             ),
         )
         self.arn = Output.all(self.cluster.cluster_arn, self.cluster.cluster_status, self.cluster.urn).apply(_made)
@@ -100,7 +108,7 @@ class HyperPod(Cluster):
             execution_role=args.role_arns[group.role],
             life_cycle_config=sagemaker.ClusterLifeCycleConfigArgs(
                 source_s3_uri=args.lifecycle_uri,
-                **{"on_init_complete" if args.context.settings.slurm.by_image else "on_create": ENTRY_POINT},
+                **{"on_init_complete" if args.by_image else "on_create": ENTRY_POINT},
             ),
             instance_storage_configs=self._volumes(group),
             threads_per_core=worker.threads_per_core if worker else 1,
@@ -123,7 +131,7 @@ class HyperPod(Cluster):
         if key is not None:
             volumes.append(sagemaker.ClusterEbsVolumeConfigArgs(root_volume=True, volume_kms_key_id=key))
         disks = [sagemaker.ClusterInstanceStorageConfigArgs(ebs_volume_config=volume) for volume in volumes]
-        return [*disks, *(self._args.mounts if self._args.context.settings.slurm.by_image else ())]
+        return [*disks, *(self._args.mounts if self._args.by_image else ())]
 
 
 def _made(found: Sequence[str]) -> str:
@@ -142,13 +150,6 @@ def _made(found: Sequence[str]) -> str:
             "then pulumi up"
         )
     return arn
-
-
-def _tags(context: Context) -> dict[str, str]:
-    """The cluster's tags. SageMaker's training operator may only touch clusters that carry one of its own (managed
-    policy AmazonSageMakerHyperPodTrainingOperatorAccess)."""
-    operator = context.settings.charts.hyperpod_training_operator
-    return {**context.tags, **({"SageMaker": "true"} if operator else {})}
 
 
 def _capacity(group: InstanceGroup) -> sagemaker.ClusterCapacityRequirementsArgs | None:

@@ -10,22 +10,8 @@ import pulumi
 import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, Input, Output
 
-from ..common.context import Context
-from ..config import InstanceGroup
-from ..network.vpc import Network
 from ..storage.file_systems import Storage
-
-
-@dataclass(frozen=True, kw_only=True)
-class OrchestratorArgs:
-    """What either is made from. ``node_groups`` are the nodes' security groups, ``node_roles`` their execution roles
-    by kind. ``accounting``: the database that HyperPod's own slurmdbd uses, None where the scripts know it."""
-
-    context: Context
-    network: Network
-    node_groups: Sequence[Input[str]]
-    node_roles: Mapping[str, Input[str]]
-    accounting: aws_native.sagemaker.ClusterAccountingDatabaseArgs | None = None
+from ..workers.instance_groups import InstanceGroup
 
 
 @dataclass(frozen=True, kw_only=True)

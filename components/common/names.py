@@ -16,7 +16,9 @@ ROLE_LIMIT = 64
 # CreateCluster, ClusterName: 1 to 63 characters.
 CLUSTER_LIMIT = 63
 
-# The output that later deployments of the stack are compared with (live.py).
+# The script that HyperPod runs on every node (lifecycle/).
+ENTRY_POINT = "on_create.sh"
+# The output that later deployments of the stack are compared with (config/change_checks.py).
 DEPLOYED_WITH = "deployedWith"
 # The output with the lifecycle bucket's name.
 BUCKET = "lifecycleBucket"
@@ -65,6 +67,11 @@ class Names:
         SSM reserves names that begin with aws, amazon or amzn, so the name does not begin with the cluster's.
         """
         return f"hyperpod-{self.cluster_id}-{script}"
+
+    @property
+    def ssh_key_parameter(self) -> str:
+        """The name of the parameter with the key that may log in as ubuntu."""
+        return f"/hyperpod/{self.cluster}/ssh-public-key"
 
     @property
     def database(self) -> str:

@@ -36,12 +36,12 @@ def require_possible(config: Config, names: Names, account: str, deployer: str) 
     before = left.get(DEPLOYED_WITH) or {}
     problems = list(impossible(before, config)) if before else []
     problems += [] if problems else renamed(left, names)
-    problems += bucket_writers.locked_out(config.settings, before, deployer)
-    problems += key_problems(config, account)
-    problems += existing_problems(config, account)
-    problems += bucket_problems(config)
+    problems += bucket_writers.locked_out(config.settings.security.lifecycle_writers, before, deployer)
+    problems += key_problems(config.settings.security.kms_key, account)
+    problems += existing_problems(config.settings.observability, config.settings.alerts.topic_arn, account)
+    problems += bucket_problems(config.settings.fsx.linked_bucket, config.region.name)
     # A deployed stack has its endpoints.
-    problems += [] if before else zone_problems(config)
+    problems += [] if before else zone_problems(config.region, config.zone_id, config.settings.interface_services)
     if problems := problems + list(_zone(config, names)):
         raise ConfigError(problems)
     return before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-from ..accounting.checks import accounting_problems
 from ..alerts.checks import alert_problems
 from ..catalogue.regions import Region
 from ..common.names import CLUSTER_LIMIT, longest_cluster_name
@@ -17,8 +16,7 @@ from ..observability.checks import observability_problems
 from ..people.checks import people_problems, ssh_key_problems
 from ..schema.problems import Problem
 from ..security.checks import security_problems
-from ..slurm.image_checks import image_problems
-from ..slurm.worker_partitions import worker_partition_problems
+from ..slurm.checks import slurm_problems
 from ..storage.checks import file_system_problems
 from ..workers.checks import (
     head_node_problems,
@@ -33,25 +31,32 @@ MAX_TAGS = 40
 
 def check(settings: Settings, region: Region | None) -> list[Problem]:
     """Every problem of the settings. Rules that need the region are skipped where it is unknown."""
+    existing_vpc, continuous = bool(settings.network.vpc_id), settings.node_provisioning == "Continuous"
+    fsx, gib, orchestrator = settings.fsx, settings.fsx_gib, settings.orchestrator
+    role, boundary, key = settings.existing_role_arn, settings.permissions_boundary_arn, settings.security.kms_key
     rules = (
         _cluster_name(settings, region),
         _zone(settings, region),
-        worker_problems(settings, region),
-        type_problems(settings),
-        worker_partition_problems(settings),
-        head_node_problems(settings),
-        accounting_problems(settings, region),
-        image_problems(settings),
-        kubernetes_problems(settings, region),
-        file_system_problems(settings),
-        network_problems(settings),
-        role_problems(settings, region),
-        ssh_key_problems(settings),
-        people_problems(settings.users, settings.orchestrator),
-        security_problems(settings, region),
-        recovery_problems(settings),
-        observability_problems(settings, region),
-        alert_problems(settings, region),
+        worker_problems(settings, region, existing_vpc=existing_vpc, continuous=continuous),
+        type_problems(settings, packages=bool(settings.slurm.container_packages)),
+        head_node_problems(settings, settings.lost_node_seconds),
+        slurm_problems(
+            settings, settings.slurm, settings.users, fsx, region, existing_vpc=existing_vpc, continuous=continuous
+        ),
+        kubernetes_problems(
+            settings, region, closed=settings.network.closed, metrics=settings.observability.with_prometheus
+        ),
+        file_system_problems(fsx, gib, settings, existing_vpc=existing_vpc),
+        network_problems(settings.network, settings, settings.addresses),
+        role_problems(role, boundary, region),
+        ssh_key_problems(settings.ssh_public_key, orchestrator),
+        people_problems(settings.users, orchestrator),
+        security_problems(
+            settings.security, region, orchestrator=orchestrator, own_roles=role is None, continuous=continuous
+        ),
+        recovery_problems(settings.health_policy, settings.node_recovery),
+        observability_problems(settings.observability, region, orchestrator=orchestrator, own_key=bool(key)),
+        alert_problems(settings.alerts, region),
         _tags(settings),
     )
     return [problem for rule in rules for problem in rule]

@@ -13,10 +13,10 @@ from pulumi.runtime import config as runtime_config
 from ..accounting.checks import strangers
 from ..catalogue.regions import REGIONS
 from ..health import own_checks
-from ..people import keys
+from ..people.keys import KEY as PEOPLE
+from ..people.keys import with_file
 from ..schema.problems import NAMESPACE, ConfigError, Problem, kept_secret
 from ..slurm import conf_folder, container_packages
-from ..workers.type_checks import type_notes
 from .checks import check
 from .model import Settings
 from .resolved import Config
@@ -41,11 +41,11 @@ def load() -> Config:
     config = parse(values, [*secrets, *in_folders])
     if not config.region.hyperpod:
         pulumi.log.warn(f"{REGION_KEY}: no page of AWS lists {config.region.name} among the regions with HyperPod")
-    for note in type_notes(config):
+    for note in config.notes:
         pulumi.log.warn(note)
-    if unknown := strangers(config.settings):
+    if unknown := strangers(config.settings.users, config.settings.slurm.accounts):
         pulumi.log.warn(
-            f"{NAMESPACE}:slurm.accounts: {', '.join(unknown)}: not in {keys.KEY}; unless a directory of your own "
+            f"{NAMESPACE}:slurm.accounts: {', '.join(unknown)}: not in {PEOPLE}; unless a directory of your own "
             "knows them, Slurm refuses their jobs"
         )
     return config
@@ -59,7 +59,7 @@ def parse(values: Mapping[str, Any], found: Sequence[Problem] = ()) -> Config:
     region_name = str(values.get(REGION_KEY, ""))
     region = REGIONS.get(region_name)
     prefix = f"{NAMESPACE}:"
-    values, in_file = keys.with_file(values)
+    values, in_file = with_file(values)
     found = [*found, *in_file]
     known = {problem.key for problem in found}
     raw = {

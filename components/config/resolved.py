@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import pulumi
 from hyperpod_node.facts.model import NodeRole
 
 from ..catalogue.accelerators import ACCELERATORS, Accelerator, lookup
 from ..catalogue.regions import Region
+from ..common.context import Context
+from ..common.names import CLUSTER_ID_TAG, for_stack
 from ..workers.instance_groups import InstanceGroup
-from ..workers.keys import HEAD_VOLUME_GIB
+from ..workers.keys import HEAD_VOLUME_GIB, WorkerGroup
 from ..workers.taints import taints_of
+from ..workers.type_checks import type_notes
 from .model import Settings
 
 
@@ -37,6 +41,28 @@ class Config:
     def accelerator(self) -> Accelerator:
         """The row of data that the accelerator picks."""
         return ACCELERATORS[self.settings.accelerator]
+
+    def context(self, account: str) -> Context:
+        """The context of the running program's stack, in the account with this ID."""
+        settings = self.settings
+        names = for_stack(
+            cluster=settings.cluster_name,
+            region=self.region.name,
+            account=account,
+            project=pulumi.get_project(),
+            stack=pulumi.get_stack(),
+        )
+        own = {"hyperpod:cluster": names.cluster, CLUSTER_ID_TAG: names.cluster_id}
+        return Context(
+            names=names,
+            region=self.region,
+            account=account,
+            zone_id=self.zone_id,
+            on_eks=settings.orchestrator == "eks",
+            tags={**settings.tags, **own},
+            boundary=settings.permissions_boundary_arn,
+            protect=settings.protect,
+        )
 
     @property
     def zone_id(self) -> str:
@@ -78,31 +104,32 @@ class Config:
                 type=lookup(group.instance_type),
                 count=settings.count_of(group),
                 volume_gib=settings.volume_of(group),
+                partition=self._partition(group),
                 worker=group,
                 taints=taints_of(settings, group),
             )
             for group in settings.groups
         )
 
+    def _partition(self, group: WorkerGroup) -> str:
+        """Groups with accelerators share one. Any other has one of its own, so that no training job is sent there."""
+        alone = self.settings.orchestrator == "slurm" and not lookup(group.instance_type).accelerator
+        return group.name if alone else self.accelerator.slurm_partition
+
     @cached_property
     def training_groups(self) -> tuple[InstanceGroup, ...]:
         """The worker groups that jobs train on: those with accelerators."""
         return tuple(group for group in self.worker_groups if group.type.accelerator)
 
-    def slurm_partition(self, group: InstanceGroup) -> str:
-        """The partition into which HyperPod's agent puts a worker group's nodes; empty for head nodes.
-
-        Groups with accelerators share one. Any other has one of its own, so that no training job is sent there.
-        """
-        if group.role != "worker":
-            return ""
-        alone = self.settings.orchestrator == "slurm" and not group.type.accelerator
-        return group.name if alone else self.accelerator.slurm_partition
-
     @cached_property
     def instance_groups(self) -> tuple[InstanceGroup, ...]:
         """Every instance group of the cluster: with Slurm the controller and login nodes first."""
         return (*self._head_groups(), *self.worker_groups)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the instance types of the stack lack."""
+        return tuple(type_notes(self.instance_groups, slurm=self.settings.orchestrator == "slurm"))
 
     def _head_groups(self) -> tuple[InstanceGroup, ...]:
         if self.settings.orchestrator != "slurm":

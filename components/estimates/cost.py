@@ -10,7 +10,6 @@ from ..catalogue.accelerators import lookup
 from ..catalogue.kubernetes_versions import KUBERNETES_VERSIONS, extended_support_notice, today
 from ..catalogue.prices import PRICED_REGIONS, PRICES, price
 from ..config import Config, InstanceGroup
-from ..network.endpoint_services import interface_services
 from .amounts import Cost, Part, known, total
 
 Rates = Mapping[str, float]
@@ -120,7 +119,7 @@ def quantities(config: Config) -> dict[str, dict[str, float]]:
         kind = database.instance_class.removeprefix("db.").replace(".", "_")
         held["accounting database"] = {f"rds_{kind}": 1, "rds_gp3": database.storage_gib, "secret": 1}
     if not settings.network.vpc_id:
-        held["VPC endpoints"] = {"interface_endpoint_hour": len(interface_services(config))}
+        held["VPC endpoints"] = {"interface_endpoint_hour": len(config.settings.interface_services)}
         if not settings.network.closed:
             held["NAT gateway"] = {"nat_gateway_hour": 1, "public_ipv4_hour": 1}
     if settings.orchestrator == "eks":

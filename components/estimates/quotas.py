@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..config import Config
-from ..network.endpoint_services import interface_services
 
 # SageMaker's names of the quotas of one instance type.
 ON_DEMAND = "{type} for cluster usage"
@@ -118,7 +117,7 @@ def _storage(config: Config) -> Iterator[Quota]:
 def _network(config: Config) -> Iterator[Quota]:
     """What a new VPC needs."""
     yield Quota(service="vpc", name="VPCs per Region", code="L-F678F1CE", needed=1)
-    endpoints = len(interface_services(config))
+    endpoints = len(config.settings.interface_services)
     yield Quota(service="vpc", name="Interface VPC endpoints per VPC", code="L-29B6F2EB", needed=endpoints)
     yield Quota(service="vpc", name="Gateway VPC endpoints per Region", code="L-1B52E74A", needed=1)
     if not config.settings.network.closed:

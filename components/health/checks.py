@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..config.model import Settings
 from ..schema.problems import Problem
 
 
-def recovery_problems(settings: Settings) -> Iterator[Problem]:
+def recovery_problems(policy: str, recovery: str) -> Iterator[Problem]:
     """HyperPod does what a node's label or reason in Slurm asks for only where it may recover nodes by itself
     (awsome-distributed-ai, hyperpod-mental-model.md)."""
-    if settings.health_policy in ("reboot", "replace") and settings.node_recovery == "None":
+    if policy in ("reboot", "replace") and recovery == "None":
         yield Problem(
             key="hyperpod:healthPolicy",
-            what=f"without automatic recovery HyperPod does not {settings.health_policy} the nodes that are marked",
+            what=f"without automatic recovery HyperPod does not {policy} the nodes that are marked",
             fix="nodeRecovery Automatic, or healthPolicy drain",
         )

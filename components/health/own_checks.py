@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..config.model import Settings
 from ..schema.folders import OF_UNIX, no_folder, of_windows, visible, wrong_number
 from ..schema.problems import Problem
 
@@ -22,9 +21,9 @@ MOST_FILES, MOST_BYTES = 16, 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
-def files(settings: Settings) -> list[Path]:
+def files(folder: str | None) -> list[Path]:
     """The checks, in a stable order."""
-    return visible(Path(settings.health_checks)) if settings.health_checks else []
+    return visible(Path(folder)) if folder else []
 
 
 def problems(folder: object) -> list[Problem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi_aws as aws
@@ -21,6 +22,14 @@ EVENTS = (
 EVENT_LOG_DAYS = 90
 
 
+@dataclass(frozen=True, kw_only=True)
+class ValidationArgs:
+    """What it is made from. ``benchmarks``: also a document that runs the benchmark."""
+
+    context: Context
+    benchmarks: bool = False
+
+
 class Validation(ComponentResource):
     """Owns the rule and log group for HyperPod's state, provisioning and node health events, and the SSM documents.
 
@@ -28,8 +37,9 @@ class Validation(ComponentResource):
     a node when it suits them.
     """
 
-    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: ValidationArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Validation", name, None, opts)
+        context = args.context
         cluster, child = context.names.cluster, ResourceOptions(parent=self)
         # EventBridge may write only to log groups under /aws/events/.
         logs = aws.cloudwatch.LogGroup(
@@ -63,9 +73,7 @@ class Validation(ComponentResource):
             arn=logs.arn,
             opts=ResourceOptions(parent=self, depends_on=[allowed]),
         )
-        scripts = {"validate": "check the node"} | (
-            {"benchmark": "run the benchmark"} if context.settings.benchmarks else {}
-        )
+        scripts = {"validate": "check the node"} | ({"benchmark": "run the benchmark"} if args.benchmarks else {})
         for script, what in scripts.items():
             aws.ssm.Document(
                 f"{name}-{script}",

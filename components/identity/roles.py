@@ -13,6 +13,7 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 from ..common.context import Context
 from ..common.policies import Statement, allow, assume_role, document
 from ..security.encryption import node_statements, workspace_statements
+from ..security.keys import Security
 from ..security.sessions import session_log_group
 
 # Amazon SageMaker Developer Guide, "IAM role for SageMaker HyperPod": the managed policy every instance group needs
@@ -47,11 +48,16 @@ _CLUSTER_METRICS, _OWN_METRICS = "/aws/sagemaker/Clusters", "HyperPod"
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityArgs:
-    """What the roles are made from: the stack, and where its nodes' interfaces are."""
+    """What the roles are made from: the kinds of nodes, and where their interfaces are. ``containers``: jobs pull
+    images."""
 
     context: Context
+    kinds: Sequence[NodeRole]
+    security: Security
     subnet_id: Input[str]
     security_group_ids: Sequence[Input[str]]
+    existing_role_arn: str | None = None
+    containers: bool = False
 
 
 class Identity(ComponentResource):
@@ -74,9 +80,9 @@ class Identity(ComponentResource):
     def __init__(self, name: str, args: IdentityArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Identity", name, None, opts)
         self._name, self._args, self._context, self.ready = name, args, args.context, []
-        settings, kinds = args.context.settings, args.context.config.node_kinds
-        self._narrow = settings.security.node_permissions == "narrow"
-        if existing := settings.existing_role_arn:
+        kinds = args.kinds
+        self._narrow = args.security.node_permissions == "narrow"
+        if existing := args.existing_role_arn:
             self.role_arns, self.controller = {kind: Output.from_input(existing) for kind in kinds}, None
         else:
             roles = {kind: self._role(kind) for kind in kinds}
@@ -93,7 +99,7 @@ class Identity(ComponentResource):
             # On behalf of any account, as the guide's role is: SageMaker's page on confused deputies names its features
             # with aws:SourceAccount, and HyperPod is not among them. Nobody in another account can pass this role.
             assume_role_policy=assume_role("sagemaker.amazonaws.com"),
-            permissions_boundary=context.settings.permissions_boundary_arn,
+            permissions_boundary=context.boundary,
             opts=child,
         )
         # HyperPod wants the CNI's policy on the role itself, whatever the CNI's own role has (the same guide).
@@ -113,7 +119,7 @@ class Identity(ComponentResource):
                 [
                     *self._statements(kind),
                     *self._interfaces(ids[1], ids[2:]),
-                    *(node_statements(context, ids[0]) if ids[0] else ()),
+                    *(node_statements(context, ids[0], sessions=self._args.security.session_logs) if ids[0] else ()),
                 ]
             )
         )
@@ -187,20 +193,20 @@ class Identity(ComponentResource):
                 allow(["logs:PutLogEvents"], [f"{group}:log-stream:*"]),
                 allow(_SESSION_ACTIONS, ["*"]),
             ]
-        if context.settings.security.session_logs:
+        if self._args.security.session_logs:
             recorded = self._context.arn("logs", f"log-group:{session_log_group(cluster)}")
             statements += [
                 allow(["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"], [f"{recorded}:*"]),
                 allow(["logs:DescribeLogGroups"], ["*"]),
             ]
-        if kind == "worker" and context.settings.security.worker_secrets:
+        if kind == "worker" and self._args.security.worker_secrets:
             secrets = self._context.arn("secretsmanager", f"secret:hyperpod/{cluster}/*")
             statements.append(allow(["secretsmanager:GetSecretValue"], [secrets]))
         if kind == "worker" and not context.on_eks:
             # Roles for people; root gives each to its user or group (hyperpod_node/people/credentials.py).
             named = f"arn:{context.partition}:iam::{context.account}:role/hyperpod/{cluster}/*"
             statements.append(allow(["sts:AssumeRole"], [named]))
-        if kind == "worker" and context.settings.slurm.containers:
+        if kind == "worker" and self._args.containers:
             # The account's own images, and AWS's deep learning containers.
             accounts = (context.account, context.region.deep_learning_account)
             images = [

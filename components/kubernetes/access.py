@@ -11,6 +11,7 @@ import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, Input, ResourceOptions
 
 from ..common.context import Context
+from .keys import KubernetesKeys
 
 # CreateAccessEntry, type. pulumi-aws has a list of its own, without it (terraform-provider-aws, internal/service/eks,
 # consts.go); pulumi-aws-native passes on whatever AWS accepts.
@@ -22,6 +23,7 @@ class EksAccessArgs:
     """Whose entries: ``node_roles`` are the nodes' execution roles by kind, the configuration has the people's."""
 
     context: Context
+    settings: KubernetesKeys
     cluster_name: Input[str]
     node_roles: Mapping[str, Input[str]]
 
@@ -39,7 +41,7 @@ class EksAccess(ComponentResource):
     def __init__(self, name: str, args: EksAccessArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:EksAccess", name, None, opts)
         self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
-        settings = args.context.settings
+        settings = args.settings
         for arn in settings.administrator_role_arns:
             self._administrator(arn)
         for team in settings.namespaces:

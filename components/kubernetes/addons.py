@@ -15,9 +15,12 @@ from ..catalogue.kubernetes_versions import addon_version
 from ..common.context import Context
 from ..common.names import CLUSTER_ID_TAG, RoleKind
 from ..common.policies import Statement, allow, deny, document
-from ..config import Charts, Config, InstanceGroup
+from ..observability.keys import Observability
 from ..security.encryption import use_through, workspace_statements
+from ..storage.keys import Fsx
+from ..workers.instance_groups import InstanceGroup
 from . import metrics_addon
+from .keys import Charts, KubernetesKeys
 from .network_policies import OPERATOR_NAMESPACE
 from .node_placement import preferred_nodes
 from .storage import VOLUMES_TAG
@@ -69,6 +72,10 @@ class EksAddonsArgs:
     SageMaker's add-ons need."""
 
     context: Context
+    settings: KubernetesKeys
+    groups: Sequence[InstanceGroup]
+    observability: Observability
+    fsx: Fsx
     cluster_name: Input[str]
     release: Resource
 
@@ -121,14 +128,14 @@ class EksAddons(ComponentResource):
         "Task governance setup", "Setting up the SageMaker HyperPod observability add-on", "Installing the training
         operator": prerequisites).
         """
-        context, charts = self._args.context, self._args.context.settings.charts
+        args, charts = self._args, self._args.settings.charts
         switched = {
             TRAINING_OPERATOR: charts.hyperpod_training_operator,
             TASK_GOVERNANCE: charts.queues == "task-governance",
-            metrics_addon.ADDON: metrics_addon.workspace(context) is not None,
+            metrics_addon.ADDON: metrics_addon.workspace(args.context, args.observability) is not None,
         }
         wanted = [addon for addon, on in switched.items() if on]
-        for warning in _doubts(context.config, wanted):
+        for warning in _doubts(args.settings.kubernetes_version, args.groups, wanted):
             pulumi.log.warn(warning, self)
         for addon in wanted:
             installed = self._install(addon, self._args.release, cluster)
@@ -146,7 +153,7 @@ class EksAddons(ComponentResource):
             f"{self._name}-{addon}",
             cluster_name=args.cluster_name,
             addon_name=addon,
-            addon_version=addon_version(addon, args.context.settings.kubernetes_version),
+            addon_version=addon_version(addon, args.settings.kubernetes_version),
             configuration_values=self._configuration(addon),
             # EKS installs unmanaged copies on a new cluster; the add-on takes them over.
             resolve_conflicts_on_create="OVERWRITE",
@@ -160,17 +167,20 @@ class EksAddons(ComponentResource):
         )
 
     def _configuration(self, addon: str) -> Input[str] | None:
-        config, prometheus = self._args.context.config, self._args.context.prometheus
+        args, prometheus = self._args, self._args.context.prometheus
         if addon == metrics_addon.ADDON and prometheus:
             where = Output.all(prometheus.arn, prometheus.endpoint)
-            return where.apply(lambda both: metrics_addon.configuration(config, *both))
-        settings = configuration(addon, config.worker_groups, config.settings.charts)
+            governed = args.settings.charts.queues == "task-governance"
+            return where.apply(
+                lambda both: metrics_addon.configuration(args.observability, args.groups, governed, *both)
+            )
+        settings = configuration(addon, args.groups, args.settings.charts)
         return json.dumps(settings) if settings else None
 
     def _identities(self) -> dict[str, _Identity]:
         """Service accounts and managed policies as the EKS User Guide names them ("AWS add-ons")."""
         context = self._args.context
-        file_systems, given = context.arn("fsx", "file-system/*"), context.settings.fsx.file_system_id
+        file_systems, given = context.arn("fsx", "file-system/*"), self._args.fsx.file_system_id
         identities = {
             "vpc-cni": _Identity(
                 kind="vpc-cni",
@@ -231,10 +241,13 @@ class EksAddons(ComponentResource):
                 kind="metrics",
                 service_account=metrics_addon.SERVICE_ACCOUNT,
                 statements=Output.all(prometheus.arn, context.key).apply(
-                    lambda both: [*metrics_addon.statements(context, both[0]), *workspace_statements(context, both[1])]
+                    lambda both: [
+                        *metrics_addon.statements(context, both[0], logs=self._args.observability.logs),
+                        *workspace_statements(context, both[1]),
+                    ]
                 ),
             )
-        if linked := context.settings.fsx.linked_bucket:
+        if linked := self._args.fsx.linked_bucket:
             bucket = f"arn:{context.partition}:s3:::{linked}"
             identities["aws-mountpoint-s3-csi-driver"] = _Identity(
                 kind="s3-csi",
@@ -281,7 +294,7 @@ class EksAddons(ComponentResource):
             f"{self._name}-{identity.kind}",
             name=context.names.role(identity.kind),
             assume_role_policy=document([trust]),
-            permissions_boundary=context.settings.permissions_boundary_arn,
+            permissions_boundary=context.boundary,
             opts=self._child,
         )
         if identity.kind == _EBS:
@@ -314,9 +327,8 @@ class EksAddons(ComponentResource):
         )
 
 
-def _doubts(config: Config, addons: Sequence[str]) -> Iterator[str]:
+def _doubts(version: str, groups: Sequence[InstanceGroup], addons: Sequence[str]) -> Iterator[str]:
     """Where SageMaker's guide asks for more than the stack has. EKS itself may still take the add-ons."""
-    version = config.settings.kubernetes_version
     if TRAINING_OPERATOR in addons and tuple(map(int, version.split("."))) > _OPERATORS_NEWEST:
         newest = ".".join(map(str, _OPERATORS_NEWEST))
         yield (
@@ -324,7 +336,7 @@ def _doubts(config: Config, addons: Sequence[str]) -> Iterator[str]:
             f"stack has {version}: EKS may not have the add-on for it"
         )
     if metrics_addon.ADDON in addons:
-        here = [g.type for g in config.worker_groups if g.count and not any(taint.repels for taint in g.taints)]
+        here = [g.type for g in groups if g.count and not any(taint.repels for taint in g.taints)]
         known = all(one.catalogued for one in here)
         if here and known and (largest := max(here, key=lambda one: one.vcpus)).vcpus < _METRICS_VCPUS:
             yield (

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pulumi
 
-from ..config import Config, ConfigError, Problem
+from ..schema.problems import ConfigError, Problem
+from .keys import KubernetesKeys
 
 FOLDER = Path("charts")
 BRING = "hyperpod charts"
@@ -101,18 +102,18 @@ KUEUE = Chart(
 )
 
 
-def needed(config: Config) -> tuple[Chart, ...]:
+def needed(settings: KubernetesKeys) -> tuple[Chart, ...]:
     """The charts that this configuration installs."""
-    if config.settings.orchestrator != "eks":
+    if settings.orchestrator != "eks":
         return ()
-    return (HYPERPOD, KUEUE) if config.settings.charts.queues == "kueue" else (HYPERPOD,)
+    return (HYPERPOD, KUEUE) if settings.charts.queues == "kueue" else (HYPERPOD,)
 
 
-def require(config: Config) -> None:
+def require(settings: KubernetesKeys) -> None:
     """Refuse to continue without the charts. Raises ConfigError with everything that is wrong with them."""
     problems = [
         Problem(key=str(chart.path), what=fault, fix=f"bring it with `{BRING}`")
-        for chart in needed(config)
+        for chart in needed(settings)
         for fault in faults(chart, chart.path)
     ]
     if problems and os.environ.get(UNVERIFIED_VARIABLE) == UNVERIFIED:

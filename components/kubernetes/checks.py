@@ -10,12 +10,11 @@ from ..catalogue import kubernetes_versions
 from ..catalogue.accelerators import CATALOGUE
 from ..catalogue.kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS
 from ..catalogue.regions import Region
-from ..config.model import Settings
-from ..identity.checks import partition_problems
+from ..schema.arns import partition_problems
 from ..schema.problems import Problem
 from ..workers.keys import SYSTEM_NODES, Taint
 from ..workers.taints import open_groups
-from .keys import DEFAULT_AUTHENTICATION_MODE, Charts
+from .keys import DEFAULT_AUTHENTICATION_MODE, Charts, KubernetesKeys
 from .pod_room import room_problems
 
 # CreateComputeQuota, Name; Kubernetes, labels and namespaces.
@@ -38,8 +37,10 @@ _OWN = ("hyperpod-storage", "hyperpod-health")
 RESERVED = _KUBERNETES_OWN + _OF_CHARTS + _OWN
 
 
-def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
-    """Everything wrong with the keys that only EKS has."""
+def kubernetes_problems(
+    settings: KubernetesKeys, region: Region | None, *, closed: bool, metrics: bool
+) -> Iterator[Problem]:
+    """Everything wrong with the keys that only EKS has. ``closed``: the network is; ``metrics``: they are collected."""
     if settings.orchestrator != "eks":
         yield from _without_kubernetes(settings)
         return
@@ -60,7 +61,7 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
     yield from _api_cidrs(settings)
     yield from _roles(settings, region)
     yield from _teams(settings)
-    yield from _charts(settings)
+    yield from _charts(settings, closed=closed, metrics=metrics)
     yield from _groups(settings)
     yield from room_problems(settings)
     for name, times in Counter(group.name.lower() for group in settings.groups).items():
@@ -72,7 +73,7 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
             )
 
 
-def _charts(settings: Settings) -> Iterator[Problem]:
+def _charts(settings: KubernetesKeys, *, closed: bool, metrics: bool) -> Iterator[Problem]:
     charts = settings.charts
     # The chart's deep-health-check makes aws-hyperpod, which is the training operator's namespace too (SageMaker
     # Developer Guide, "Installing the training operator").
@@ -100,13 +101,13 @@ def _charts(settings: Settings) -> Iterator[Problem]:
             what="task governance's pods have no policy, and so would have no connection",
             fix="queues kueue or none, or leave it out",
         )
-    if charts.strict_network_policies and settings.observability.with_prometheus:
+    if charts.strict_network_policies and metrics:
         yield Problem(
             key="hyperpod:charts.strictNetworkPolicies",
             what="the pods that collect metrics have no policy, and so would have no connection",
             fix="leave one of it and observability.prometheus out",
         )
-    if settings.network.closed and charts.hyperpod_training_operator:
+    if closed and charts.hyperpod_training_operator:
         yield Problem(
             key="hyperpod:charts.hyperpodTrainingOperator",
             what="cert-manager's images are in quay.io, which a closed network does not reach",
@@ -128,7 +129,7 @@ def _charts(settings: Settings) -> Iterator[Problem]:
         )
 
 
-def _groups(settings: Settings) -> Iterator[Problem]:
+def _groups(settings: KubernetesKeys) -> Iterator[Problem]:
     """The cluster's own pods run on worker nodes too, and not all of them can be given tolerations."""
     if not open_groups(settings):
         yield Problem(
@@ -157,7 +158,7 @@ def _neuron_tolerates(taint: Taint) -> bool:
     return (taint.key, taint.effect) == _NEURON_TAINT
 
 
-def _without_kubernetes(settings: Settings) -> Iterator[Problem]:
+def _without_kubernetes(settings: KubernetesKeys) -> Iterator[Problem]:
     given = {
         "teams": bool(settings.teams),
         "charts": settings.charts != Charts(),
@@ -171,7 +172,7 @@ def _without_kubernetes(settings: Settings) -> Iterator[Problem]:
             yield Problem(key=f"hyperpod:{key}", what="is for EKS", fix="leave it out with orchestrator slurm")
 
 
-def _api_cidrs(settings: Settings) -> Iterator[Problem]:
+def _api_cidrs(settings: KubernetesKeys) -> Iterator[Problem]:
     key, fix = "hyperpod:kubernetesApiCidrs", "`curl https://checkip.amazonaws.com` prints your address: ADDRESS/32"
     for text in settings.kubernetes_api_cidrs:
         try:
@@ -192,7 +193,7 @@ def public(block: IPv4Network) -> bool:
     return block.prefixlen == 0 or block.is_global
 
 
-def _roles(settings: Settings, region: Region | None) -> Iterator[Problem]:
+def _roles(settings: KubernetesKeys, region: Region | None) -> Iterator[Problem]:
     named = [("hyperpod:administratorRoleArns", arn) for arn in settings.administrator_role_arns]
     named += [(f"hyperpod:teams[{n}].roleArns", arn) for n, team in enumerate(settings.teams) for arn in team.role_arns]
     for key, arn in named:
@@ -206,7 +207,7 @@ def _roles(settings: Settings, region: Region | None) -> Iterator[Problem]:
             )
 
 
-def _teams(settings: Settings) -> Iterator[Problem]:
+def _teams(settings: KubernetesKeys) -> Iterator[Problem]:
     for name, times in Counter(team.name for team in settings.teams).items():
         if times > 1:
             yield Problem(key="hyperpod:teams", what=f'{times} teams are named "{name}"', fix="names must differ")
@@ -248,7 +249,7 @@ def _teams(settings: Settings) -> Iterator[Problem]:
         )
 
 
-def _longest_team(settings: Settings) -> int:
+def _longest_team(settings: KubernetesKeys) -> int:
     """The maximum length of a team's name with task governance, which puts it into a namespace's and a quota's name."""
     others = (settings.namespace_of(""), quota_name(settings.cluster_name, ""))
     return _NAME_LIMIT - max(map(len, others))
@@ -259,7 +260,7 @@ def quota_name(cluster: str, team: str) -> str:
     return f"{cluster}-{team}"
 
 
-def _accelerators(settings: Settings) -> int:
+def _accelerators(settings: KubernetesKeys) -> int:
     """Devices of all worker groups; unknown instance types count as none."""
     rows = [(CATALOGUE.get(group.instance_type), settings.count_of(group)) for group in settings.groups]
     return sum(row.accelerators * max(count, 0) for row, count in rows if row)

@@ -9,8 +9,9 @@ import pulumi
 import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, Input, ResourceOptions
 
-from ..config import Config, InstanceGroup
+from ..workers.instance_groups import InstanceGroup
 from .checks import quota_name
+from .keys import KubernetesKeys
 from .queues import whole_part
 
 sagemaker = aws_native.sagemaker
@@ -30,10 +31,12 @@ _REGIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeQuotasArgs:
-    """What the quotas are made from. ``shares`` is each namespace's part of the cluster; the sum is 1.
-    ``namespaces`` are the teams', by name."""
+    """What the quotas are made from. ``groups`` are those that jobs train on. ``shares`` is each namespace's part of
+    the cluster; the sum is 1. ``namespaces`` are the teams', by name."""
 
-    config: Config
+    settings: KubernetesKeys
+    region: str
+    groups: Sequence[InstanceGroup]
     shares: Mapping[str, float]
     cluster_arn: Input[str]
     namespaces: Mapping[str, pulumi.Resource]
@@ -51,8 +54,8 @@ class ComputeQuotas(ComponentResource):
 
     def __init__(self, name: str, args: ComputeQuotasArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:ComputeQuotas", name, None, opts)
-        before, settings = 0.0, args.config.settings
-        if (region := args.config.region.name) not in _REGIONS:
+        before, settings, region = 0.0, args.settings, args.region
+        if region not in _REGIONS:
             pulumi.log.warn(
                 f"AWS names {len(_REGIONS)} regions with compute quotas, and {region} is none of them: if it refuses "
                 "them, set hyperpod:charts.queues to kueue",
@@ -69,7 +72,7 @@ class ComputeQuotas(ComponentResource):
                 cluster_arn=args.cluster_arn,
                 compute_quota_target=sagemaker.ComputeQuotaTargetArgs(team_name=team.name, fair_share_weight=weight),
                 compute_quota_config=sagemaker.ComputeQuotaConfigArgs(
-                    compute_quota_resources=_resources(args.config.training_groups, share, before),
+                    compute_quota_resources=_resources(args.groups, share, before),
                     resource_sharing_config=sagemaker.ComputeQuotaResourceSharingConfigArgs(
                         strategy=sagemaker.ComputeQuotaResourceSharingConfigStrategy.LEND_AND_BORROW,
                         borrow_limit=_BORROW_LIMIT,

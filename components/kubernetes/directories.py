@@ -10,7 +10,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
-from ..config import Settings, Team
+from .keys import KubernetesKeys, Team
 from .network_policies import closed
 from .storage import CLAIM_NAME, FSX_DRIVER
 
@@ -62,7 +62,7 @@ class Mount:
     read_only: bool = False
 
 
-def directory_of(settings: Settings, team: Team) -> str:
+def directory_of(settings: KubernetesKeys, team: Team) -> str:
     """The directory that belongs to a team's user."""
     return f"{TEAMS}/{team.name}" if settings.teams else SHARED
 
@@ -132,7 +132,8 @@ class DirectoriesArgs:
     webhook/manifests.yaml, failurePolicy).
     """
 
-    settings: Settings
+    settings: KubernetesKeys
+    image_registry: str | None
     file_system: FileSystem
     cluster: pulumi.Resource
     empties: Sequence[pulumi.Resource]
@@ -164,7 +165,7 @@ class Directories(ComponentResource):
 
     @staticmethod
     def _job(name: str, team: Team, args: DirectoriesArgs, opts: ResourceOptions) -> None:
-        registry = args.settings.network.image_registry
+        registry = args.image_registry
         container: dict[str, Any] = {
             "name": "directory",
             "image": f"{registry}/{_MIRRORED}" if registry else _IMAGE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -14,17 +15,24 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..catalogue import kubernetes_versions
 from ..catalogue.kubernetes_versions import KUBERNETES_VERSIONS, WARNED_DAYS, extended_support_notice
-from ..cluster.orchestrator import Cluster, GroupConfig, OrchestratorArgs
+from ..cluster.orchestrator import Cluster, GroupConfig
 from ..common import timeouts
+from ..common.context import Context
 from ..common.names import Names
-from ..config import InstanceGroup
+from ..network.keys import NetworkConfig
+from ..network.vpc import Network
+from ..observability.keys import Observability
+from ..security.keys import PodSecurity
 from ..storage.file_systems import Storage
+from ..storage.keys import Fsx
+from ..workers.instance_groups import InstanceGroup
 from . import metrics_scraper
 from .access import EksAccess, EksAccessArgs
 from .addons import EksAddons, EksAddonsArgs
 from .directories import FileSystem
 from .helm import HyperPodChart, HyperPodChartArgs
 from .image_repository import ImageRepository, ImageRepositoryArgs
+from .keys import KubernetesKeys
 from .network_policies import opened, system_namespaces
 from .node_health import NodeHealth, NodeHealthArgs
 from .training import Training, TrainingArgs
@@ -49,6 +57,24 @@ _NODE_PORTS = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class EksArgs:
+    """What it is made from. ``node_groups`` are the nodes' security groups, ``node_roles`` their execution roles by
+    kind; the rest are keys of other features, by which what runs in the cluster differs."""
+
+    context: Context
+    network: Network
+    node_groups: Sequence[Input[str]]
+    node_roles: Mapping[str, Input[str]]
+    settings: KubernetesKeys
+    groups: Sequence[InstanceGroup]
+    network_keys: NetworkConfig
+    fsx: Fsx
+    observability: Observability
+    pod_security: PodSecurity
+    health_policy: str
+
+
 class Eks(ComponentResource):
     """Owns the EKS cluster, the key of its secrets, its add-ons and access entries, and the HyperPod chart.
 
@@ -64,16 +90,16 @@ class Eks(ComponentResource):
     outputs: Mapping[str, Input[Any]]
     volume_role: Input[str] | None
 
-    def __init__(self, name: str, args: OrchestratorArgs, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EksArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Eks", name, None, opts)
         self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
-        context, settings = args.context, args.context.settings
+        context, settings, registry = args.context, args.settings, args.network_keys.image_registry
         cluster = self._control_plane()
         cluster_name = cluster.eks_cluster.name
         kubeconfig = Output.secret(cluster.kubeconfig_json)
         access = EksAccess(
             f"{name}-access",
-            EksAccessArgs(context=context, cluster_name=cluster_name, node_roles=args.node_roles),
+            EksAccessArgs(context=context, settings=settings, cluster_name=cluster_name, node_roles=args.node_roles),
             self._child,
         )
         self.ready = access.ready + self._node_access(cluster)
@@ -88,8 +114,8 @@ class Eks(ComponentResource):
                 region=context.region,
                 accelerator=settings.accelerator,
                 charts=settings.charts,
-                groups=context.config.worker_groups,
-                image_registry=settings.network.image_registry,
+                groups=args.groups,
+                image_registry=registry,
             ),
             ResourceOptions(parent=self, providers=[self._kubernetes]),
         )
@@ -103,22 +129,42 @@ class Eks(ComponentResource):
         NodeHealth(
             f"{name}-node-health",
             NodeHealthArgs(
-                policy=settings.health_policy,
-                groups=context.config.worker_groups,
-                image_registry=settings.network.image_registry,
+                policy=args.health_policy,
+                groups=args.groups,
+                image_registry=registry,
                 strict=settings.charts.strict_network_policies,
             ),
             ResourceOptions(parent=self, providers=[self._kubernetes]),
         )
         self._addons = EksAddons(
             f"{name}-addons",
-            EksAddonsArgs(context=context, cluster_name=cluster_name, release=chart.release),
+            EksAddonsArgs(
+                context=context,
+                settings=settings,
+                groups=args.groups,
+                observability=args.observability,
+                fsx=args.fsx,
+                cluster_name=cluster_name,
+                release=chart.release,
+            ),
             ResourceOptions(parent=self),
         )
         self.ready += self._addons.of_nodes
         self.volume_role = self._addons.ebs_role
-        if context.prometheus and settings.observability.scraper != "none":
-            metrics_scraper.scraper(f"{name}-scraper", args, context.prometheus, cluster.eks_cluster.arn, self._child)
+        if context.prometheus and args.observability.scraper != "none":
+            metrics_scraper.scraper(
+                f"{name}-scraper",
+                metrics_scraper.ScraperArgs(
+                    cluster=context.names.cluster,
+                    cluster_arn=cluster.eks_cluster.arn,
+                    workspace_arn=context.prometheus.arn,
+                    subnet_ids=args.network.eks_subnet_ids,
+                    groups=args.node_groups,
+                    everything=args.observability.scraper == "everything",
+                    teams=[settings.namespace_of(team.name) for team in settings.namespaces],
+                ),
+                self._child,
+            )
         self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
             eks=aws_native.sagemaker.ClusterOrchestratorEksConfigArgs(cluster_arn=cluster.eks_cluster.arn)
         )
@@ -140,12 +186,18 @@ class Eks(ComponentResource):
 
     def prepare_training(self, cluster: Cluster, storage: Storage, groups: Sequence[Input[str]]) -> None:
         """Storage classes, the teams' namespaces, their queues and SageMaker's add-ons, which need nodes; its last."""
-        context, network = self._args.context, self._args.network
+        args, context = self._args, self._args.context
         self._addons.of_sagemaker(cluster)
         Training(
             "training",
             TrainingArgs(
-                config=context.config,
+                settings=args.settings,
+                groups=args.groups,
+                network=args.network_keys,
+                fsx=args.fsx,
+                pod_security=args.pod_security,
+                scraped=args.observability.scraper != "none",
+                region=context.region.name,
                 cluster_id=context.names.cluster_id,
                 file_system=FileSystem(
                     file_system_id=storage.file_system_id,
@@ -154,7 +206,7 @@ class Eks(ComponentResource):
                     capacity_gib=storage.capacity_gib,
                 ),
                 key=context.key,
-                subnet_id=network.private_subnet_id,
+                subnet_id=args.network.private_subnet_id,
                 storage_groups=groups,
                 cluster=cluster,
                 tags=context.tags,
@@ -165,7 +217,7 @@ class Eks(ComponentResource):
         self.register_outputs({"clusterName": self.outputs["eksClusterName"], "kubeconfig": self.outputs["kubeconfig"]})
 
     def _control_plane(self) -> eks.Cluster:
-        context, settings = self._args.context, self._args.context.settings
+        context, settings = self._args.context, self._args.settings
         cluster_name = context.names.cluster
         logs = aws.cloudwatch.LogGroup(
             f"{self._name}-control-plane",
@@ -213,7 +265,7 @@ class Eks(ComponentResource):
             opts=ResourceOptions(
                 parent=self,
                 depends_on=[logs, *self._args.network.blocks],
-                transforms=[_own_ways(settings.permissions_boundary_arn)],
+                transforms=[_own_ways(context.boundary)],
             ),
         )
 

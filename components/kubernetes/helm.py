@@ -11,8 +11,9 @@ import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, ResourceOptions
 
 from ..catalogue.regions import Region
-from ..config import Charts, InstanceGroup
+from ..workers.instance_groups import InstanceGroup
 from .charts import HYPERPOD
+from .keys import Charts
 from .node_placement import preferred_nodes
 from .pod_resources import efa_interfaces, tolerations
 

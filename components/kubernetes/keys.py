@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
+from ..catalogue.kubernetes_versions import DEFAULT_VERSION
 from ..schema.fields import (
     IN_PLACE,
     Change,
@@ -14,13 +15,10 @@ from ..schema.fields import (
     Namespace,
     RoleArn,
 )
+from ..workers.keys import MEMBERS, ClusterKeys
 
 DEFAULT_AUTHENTICATION_MODE: Literal["API"] = "API"
-
-
 DEFAULT_TEAM = "training"
-
-
 # User ids of teams: above those of the images' own users, below 65536, where a pod's user namespace ends (Kubernetes,
 # "User Namespaces").
 FIRST_UID, UIDS = 10_000, 50_000
@@ -78,3 +76,27 @@ class Charts(Model):
         Change("in part", "in place; from kueue to task-governance or back by way of none"),
     ] = "kueue"
     """What shares the accelerators between the teams: Kueue, SageMaker's task governance, or nothing."""
+
+
+class KubernetesKeys(ClusterKeys):
+    """The keys that only EKS has, with those of the cluster."""
+
+    kubernetes_version: Annotated[str, Change("in part", "in place, one minor version up; otherwise refused")] = (
+        DEFAULT_VERSION
+    )
+    kubernetes_api_cidrs: Annotated[tuple[str, ...], IN_PLACE] = ()
+    administrator_role_arns: Annotated[tuple[RoleArn, ...], IN_PLACE] = ()
+    authentication_mode: Annotated[
+        Literal["API", "API_AND_CONFIG_MAP"], Change("in part", "in place to API; refused back")
+    ] = DEFAULT_AUTHENTICATION_MODE
+    charts: Charts = Charts()
+    teams: Annotated[tuple[Team, ...], MEMBERS] = ()
+
+    @property
+    def namespaces(self) -> tuple[Team, ...]:
+        """The configured teams, or one that everybody with the kubeconfig shares."""
+        return self.teams or (Team(name=DEFAULT_TEAM),)
+
+    def namespace_of(self, team: str) -> str:
+        """A team's namespace. SageMaker's task governance prescribes the name (CreateComputeQuota)."""
+        return f"hyperpod-ns-{team}" if self.charts.queues == "task-governance" else team

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from ..common.context import Context, Prometheus
 from ..common.policies import Statement, allow
-from ..config import Config
+from ..observability.keys import Observability
+from ..workers.instance_groups import InstanceGroup
 
 ADDON = "amazon-sagemaker-hyperpod-observability"
 # Amazon SageMaker Developer Guide, "Troubleshooting the Amazon SageMaker HyperPod observability add-on": the add-on's
@@ -16,27 +18,28 @@ SERVICE_ACCOUNT = "hyperpod-observability-operator-otel-collector"
 _SCRAPE_SECONDS = 30
 
 
-def workspace(context: Context) -> Prometheus | None:
+def workspace(context: Context, chosen: Observability) -> Prometheus | None:
     """The workspace that it writes to; None without one, and where another collector takes its place."""
-    return None if context.settings.observability.scraper == "everything" else context.prometheus
+    return None if chosen.scraper == "everything" else context.prometheus
 
 
-def configuration(config: Config, workspace: str, endpoint: str) -> str:
-    """The add-on's configuration values; ``workspace`` is an ARN.
+def configuration(
+    chosen: Observability, groups: Sequence[InstanceGroup], governed: bool, workspace: str, endpoint: str
+) -> str:
+    """The add-on's configuration values; ``workspace`` is an ARN, ``governed``: by task governance.
 
     Its keys are those of AWS's module (github.com/awslabs, hyperpod observability). Network metrics, which are EFA's,
     task governance and scaling are off by default ("Cluster metrics" of the guide). Deliberately absent: a Grafana
     workspace, into which it imports nothing by itself, and metrics of inference and scaling, which nothing here has.
     """
-    settings = config.settings
-    level = settings.observability.detail.upper()
+    level = chosen.detail.upper()
     levels = {
         "trainingMetrics": level,
         "customMetrics": level,
         "nodeMetrics": level,
         "acceleratedComputeMetrics": level,
-        "networkMetrics": level if any(group.type.efa_interfaces for group in config.worker_groups) else "DISABLED",
-        "taskGovernanceMetrics": level if settings.charts.queues == "task-governance" else "DISABLED",
+        "networkMetrics": level if any(group.type.efa_interfaces for group in groups) else "DISABLED",
+        "taskGovernanceMetrics": level if governed else "DISABLED",
         "inferenceMetrics": "DISABLED",
         "scalingMetrics": "DISABLED",
     }
@@ -44,18 +47,18 @@ def configuration(config: Config, workspace: str, endpoint: str) -> str:
         # The collector appends a path that begins with a slash.
         "ampWorkspace": {"arn": workspace, "prometheusEndpoint": endpoint.rstrip("/")},
         "metricsProvider": {one: {"level": level, "scrapeInterval": _SCRAPE_SECONDS} for one, level in levels.items()},
-        "logging": {"enabled": settings.observability.logs},
+        "logging": {"enabled": chosen.logs},
     }
     return json.dumps(values, sort_keys=True)
 
 
-def statements(context: Context, workspace: str) -> list[Statement]:
+def statements(context: Context, workspace: str, *, logs: bool) -> list[Statement]:
     """What the collector's role may do: write to the one workspace, and with ``logs`` to this cluster's log groups.
 
     The guide's own example names every cluster's log groups, and lets it read them.
     """
     found = [allow(["aps:RemoteWrite"], [workspace])]
-    if context.settings.observability.logs:
+    if logs:
         group = context.arn("logs", f"log-group:/aws/sagemaker/Clusters/{context.names.cluster}/*")
         found += [
             allow(["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams"], [group]),

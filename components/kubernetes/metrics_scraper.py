@@ -8,16 +8,15 @@ it its targets, at most every 30 seconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi_aws as aws
-from pulumi import Output, ResourceOptions
+from pulumi import Input, ResourceOptions
 
 from ..alerts import eks_labels
-from ..cluster.orchestrator import OrchestratorArgs
-from ..common.context import Prometheus
 from ..common.documents import dump
-from ..config import Config
+from ..network.keys import NetworkConfig
 from ..network.subnets import plan_subnets
 
 # The name of a container's port that is read, at most 15 characters, and the port where the project's trainers answer.
@@ -36,27 +35,35 @@ EXPORTERS = ("kube-state-metrics", "prometheus-node-exporter", "dcgm-exporter")
 _MOST_GROUPS = 5
 
 
-def scraper(
-    name: str, args: OrchestratorArgs, prometheus: Prometheus, cluster_arn: Output[str], child: ResourceOptions
-) -> aws.amp.Scraper:
-    """A collector with the nodes' security groups: pods and the API let those in."""
-    context, settings = args.context, args.context.settings
+@dataclass(frozen=True, kw_only=True)
+class ScraperArgs:
+    """What the collector is made from. ``groups`` are the nodes' security groups: pods and the API let those in."""
+
+    cluster: str
+    cluster_arn: Input[str]
+    workspace_arn: Input[str]
+    subnet_ids: Sequence[Input[str]]
+    groups: Sequence[Input[str]]
+    everything: bool
+    teams: Sequence[str]
+
+
+def scraper(name: str, args: ScraperArgs, child: ResourceOptions) -> aws.amp.Scraper:
+    """The collector that Amazon Managed Service for Prometheus runs."""
     return aws.amp.Scraper(
         name,
-        alias=context.names.cluster,
-        scrape_configuration=configuration(
-            context.names.cluster,
-            everything=settings.observability.scraper == "everything",
-            teams=[settings.namespace_of(team.name) for team in settings.namespaces],
-        ),
+        alias=args.cluster,
+        scrape_configuration=configuration(args.cluster, everything=args.everything, teams=args.teams),
         source=aws.amp.ScraperSourceArgs(
             eks=aws.amp.ScraperSourceEksArgs(
-                cluster_arn=cluster_arn,
-                subnet_ids=list(args.network.eks_subnet_ids),
-                security_group_ids=list(args.node_groups)[:_MOST_GROUPS],
+                cluster_arn=args.cluster_arn,
+                subnet_ids=list(args.subnet_ids),
+                security_group_ids=list(args.groups)[:_MOST_GROUPS],
             )
         ),
-        destination=aws.amp.ScraperDestinationArgs(amp=aws.amp.ScraperDestinationAmpArgs(workspace_arn=prometheus.arn)),
+        destination=aws.amp.ScraperDestinationArgs(
+            amp=aws.amp.ScraperDestinationAmpArgs(workspace_arn=args.workspace_arn)
+        ),
         opts=child,
     )
 
@@ -132,10 +139,7 @@ def _only(names: str) -> dict[str, Any]:
     return {"source_labels": ["__name__"], "regex": names, "action": "keep"}
 
 
-def sources(config: Config) -> tuple[str, ...] | None:
-    """The blocks of addresses that it reads from, None without one. Empty where the stack does not know them, in a VPC
-    that was there before."""
-    network = config.settings.network
-    if config.settings.observability.scraper == "none":
-        return None
+def sources(network: NetworkConfig) -> tuple[str, ...]:
+    """The blocks of addresses that it reads from. Empty where the stack does not know them, in a VPC that was there
+    before."""
     return () if network.vpc_id else plan_subnets(network.cidr, network.secondary_cidr).two_zones

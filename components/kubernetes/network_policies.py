@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pulumi_kubernetes as kubernetes
 from pulumi import Resource, ResourceOptions
 
-from ..config import Charts
 from ..network.security_groups import HTTPS
+from .keys import Charts
 from .metrics_scraper import PORT
 
 network, meta = kubernetes.networking.v1, kubernetes.meta.v1

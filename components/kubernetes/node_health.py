@@ -12,7 +12,7 @@ import pulumi_kubernetes as kubernetes
 from hyperpod_node.health.model import FOLDER
 from pulumi import ComponentResource, ResourceOptions
 
-from ..config import InstanceGroup
+from ..workers.instance_groups import InstanceGroup
 from .network_policies import opened
 from .node_placement import GROUP_LABEL
 

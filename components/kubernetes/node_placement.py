@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..config import InstanceGroup
+from ..workers.instance_groups import InstanceGroup
 
 GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
 # Kubernetes, API reference, PreferredSchedulingTerm: 1 to 100; more than the add-ons' own preferences.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hyperpod_node.network import job_variables
 
-from ..config import InstanceGroup
+from ..workers.instance_groups import InstanceGroup
 
 # Amazon VPC CNI: a pod's only interface.
 POD_INTERFACE = "eth0"

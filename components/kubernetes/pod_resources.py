@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from ..catalogue.accelerators import ACCELERATORS, EFA_RESOURCE
-from ..config import InstanceGroup
+from ..workers.instance_groups import InstanceGroup
 
 Resources: TypeAlias = dict[str, int | str]
 

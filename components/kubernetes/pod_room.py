@@ -9,10 +9,10 @@ from typing import Literal
 
 from ..catalogue import rows
 from ..catalogue.accelerators import CATALOGUE, InstanceType, find
-from ..config.model import Settings
 from ..schema.problems import Problem
 from ..workers.keys import WorkerGroup
 from ..workers.taints import open_groups
+from .keys import KubernetesKeys
 
 _SYSTEM_TYPE = "ml.m5.xlarge"
 
@@ -37,7 +37,7 @@ class ClusterPods:
 CLUSTER_PODS = rows.read(Path(rows.__file__).with_name("cluster_pods.csv"), ClusterPods)
 
 
-def room_problems(settings: Settings) -> Iterator[Problem]:
+def room_problems(settings: KubernetesKeys) -> Iterator[Problem]:
     """Too few places, processors or too little memory on the nodes that accept any pod.
 
     Of a node's capacity kubelet keeps a part for itself, which is not counted here: what is refused never fits.
@@ -64,7 +64,7 @@ def room_problems(settings: Settings) -> Iterator[Problem]:
             return
 
 
-def _fix(settings: Settings, groups: tuple[WorkerGroup, ...], here: list[ClusterPods], wanted: list[int]) -> str:
+def _fix(settings: KubernetesKeys, groups: tuple[WorkerGroup, ...], here: list[ClusterPods], wanted: list[int]) -> str:
     first = CATALOGUE[groups[0].instance_type]
     alone = _nodes(first, here, wanted)
     more = f"{alone} x {first.name}" if alone else "a larger type"

@@ -12,7 +12,7 @@ import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, ResourceOptions
 
 from ..catalogue.accelerators import EFA_RESOURCE
-from ..config import InstanceGroup
+from ..workers.instance_groups import InstanceGroup
 from .charts import KUEUE
 from .network_policies import opened
 from .node_placement import GROUP_LABEL, system_group_names

@@ -9,10 +9,14 @@ import pulumi
 from pulumi import ComponentResource, Input, ResourceOptions
 
 from ..cluster.orchestrator import Cluster
-from ..config import Config
+from ..network.keys import NetworkConfig
+from ..security.keys import PodSecurity
+from ..storage.keys import Fsx
+from ..workers.instance_groups import InstanceGroup
 from .admission import Admission
 from .compute_quotas import ComputeQuotas, ComputeQuotasArgs
 from .directories import Directories, DirectoriesArgs, FileSystem
+from .keys import KubernetesKeys
 from .metrics_scraper import sources
 from .queues import Queues, QueuesArgs, shares
 from .storage import KubernetesStorage, KubernetesStorageArgs
@@ -21,10 +25,17 @@ from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingArgs:
-    """What it is made from. ``cluster`` is the HyperPod cluster, whose nodes run what needs pods; ``empties``:
-    as in ``EksAddons``; ``cluster_id`` and ``tags`` the stack's; ``key`` the customer key's ARN."""
+    """What it is made from. ``scraped``: a collector of Prometheus reads the pods. ``cluster`` is the HyperPod cluster,
+    whose nodes run what needs pods; ``empties``: as in ``EksAddons``; ``cluster_id`` and ``tags`` the stack's; ``key``
+    the customer key's ARN."""
 
-    config: Config
+    settings: KubernetesKeys
+    groups: Sequence[InstanceGroup]
+    network: NetworkConfig
+    fsx: Fsx
+    pod_security: PodSecurity
+    scraped: bool
+    region: str
     cluster_id: str
     file_system: FileSystem
     subnet_id: Input[str]
@@ -43,16 +54,17 @@ class Training(ComponentResource):
 
     def __init__(self, name: str, args: TrainingArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Training", name, None, opts)
-        queued = args.config.settings.charts.queues != "none"
-        governed = args.config.settings.charts.queues == "task-governance"
-        child, settings, groups = ResourceOptions(parent=self), args.config.settings, args.config.training_groups
+        queued = args.settings.charts.queues != "none"
+        governed = args.settings.charts.queues == "task-governance"
+        child, settings = ResourceOptions(parent=self), args.settings
+        groups = [group for group in args.groups if group.type.accelerator]
         KubernetesStorage(
             f"{name}-storage",
             KubernetesStorageArgs(
                 cluster_id=args.cluster_id,
                 subnet_id=args.subnet_id,
                 security_group_ids=args.storage_groups,
-                throughput=settings.fsx.throughput,
+                throughput=args.fsx.throughput,
                 key=args.key,
             ),
             child,
@@ -61,7 +73,11 @@ class Training(ComponentResource):
         Directories(
             f"{name}-directories",
             DirectoriesArgs(
-                settings=settings, file_system=args.file_system, cluster=args.cluster, empties=args.empties
+                settings=settings,
+                image_registry=args.network.image_registry,
+                file_system=args.file_system,
+                cluster=args.cluster,
+                empties=args.empties,
             ),
             child,
         )
@@ -81,11 +97,11 @@ class Training(ComponentResource):
                     governed=governed,
                     file_system=args.file_system,
                     separate=bool(settings.teams),
-                    linked_data=bool(settings.fsx.linked_bucket),
+                    linked_data=bool(args.fsx.linked_bucket),
                     network_policy=settings.charts.network_policies,
-                    scraped_from=sources(args.config),
+                    scraped_from=sources(args.network) if args.scraped else None,
                     operated=settings.charts.hyperpod_training_operator,
-                    pod_security=settings.security.pod_security,
+                    pod_security=args.pod_security,
                     after=[args.cluster, *args.empties, *([queues.cluster_queues[namespace]] if queues else ())],
                 ),
                 child,
@@ -98,7 +114,9 @@ class Training(ComponentResource):
             ComputeQuotas(
                 f"{name}-quotas",
                 ComputeQuotasArgs(
-                    config=args.config,
+                    settings=settings,
+                    region=args.region,
+                    groups=groups,
                     shares=part,
                     cluster_arn=args.cluster.arn,
                     namespaces=homes,
@@ -109,14 +127,14 @@ class Training(ComponentResource):
         self.register_outputs({})
 
     def _queues(self, name: str, args: TrainingArgs, part: Mapping[str, float]) -> Queues:
-        settings = args.config.settings
+        settings = args.settings
         return Queues(
             f"{name}-queues",
             QueuesArgs(
-                groups=args.config.worker_groups,
+                groups=args.groups,
                 shares=part,
                 ready=[args.cluster],
-                image_registry=settings.network.image_registry,
+                image_registry=args.network.image_registry,
                 strict_network_policies=settings.charts.strict_network_policies,
                 hyperpod_jobs=settings.charts.hyperpod_training_operator,
             ),

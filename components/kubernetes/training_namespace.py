@@ -10,12 +10,13 @@ import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..catalogue.accelerators import EFA_RESOURCE
-from ..config import InstanceGroup, Team
 from ..security.keys import PodSecurity
 from ..storage.file_systems import LINK_PATH
+from ..workers.instance_groups import InstanceGroup
 from .access import team_group
 from .admission import TEAM_LABEL
 from .directories import TEAMS, FileSystem, Mount, declare
+from .keys import Team
 from .network_policies import of_team
 from .pod_environment import config_map_name, pod_variables
 from .pod_resources import device_limits, efa_interfaces

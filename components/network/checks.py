@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
-from ..config.model import Settings
 from ..schema.problems import Problem
-from .subnets import (
-    addresses_needed,
-)
+from ..workers.keys import ClusterKeys
+from .keys import NetworkConfig
 
 # Amazon VPC User Guide, "VPC CIDR blocks": a block is /16 to /28, and AWS reserves 5 addresses of every subnet.
 _LARGEST_PREFIX, _SMALLEST_PREFIX = 16, 28
@@ -27,12 +25,9 @@ _REFUSED_BESIDE = (
 )
 
 
-def network_problems(settings: Settings) -> Iterator[Problem]:
-    """Everything wrong with ``hyperpod:network``."""
-    yield from (
-        _existing(settings) if settings.network.vpc_id or settings.network.private_subnet_id else _blocks(settings)
-    )
-    net = settings.network
+def network_problems(net: NetworkConfig, settings: ClusterKeys, addresses: int) -> Iterator[Problem]:
+    """Everything wrong with ``hyperpod:network``. ``addresses``: how many the private subnet needs."""
+    yield from _existing(net, settings) if net.vpc_id or net.private_subnet_id else _blocks(net, addresses)
     if settings.orchestrator == "slurm":
         for field, given in (("eksSubnetIds", net.eks_subnet_ids), ("imageRegistry", net.image_registry)):
             if given:
@@ -60,8 +55,8 @@ def network_problems(settings: Settings) -> Iterator[Problem]:
         )
 
 
-def _existing(settings: Settings) -> Iterator[Problem]:
-    net, key = settings.network, "hyperpod:network"
+def _existing(net: NetworkConfig, settings: ClusterKeys) -> Iterator[Problem]:
+    key = "hyperpod:network"
     needed = ["vpcId", "privateSubnetId", "securityGroupIds"] + (
         ["eksSubnetIds"] if settings.orchestrator == "eks" else []
     )
@@ -93,8 +88,8 @@ def _existing(settings: Settings) -> Iterator[Problem]:
             )
 
 
-def _blocks(settings: Settings) -> Iterator[Problem]:
-    net, key = settings.network, "hyperpod:network"
+def _blocks(net: NetworkConfig, addresses: int) -> Iterator[Problem]:
+    key = "hyperpod:network"
     blocks: dict[str, IPv4Network] = {}
     for field, text in (("cidr", net.cidr), ("secondaryCidr", net.secondary_cidr)):
         if text is None:
@@ -127,7 +122,7 @@ def _blocks(settings: Settings) -> Iterator[Problem]:
     if primary and secondary:
         yield from _pair(primary, secondary)
     if "cidr" in blocks and (secondary or net.secondary_cidr is None):
-        yield from _room(settings, blocks)
+        yield from _room(addresses, blocks)
 
 
 def _pair(primary: IPv4Network, secondary: IPv4Network) -> Iterator[Problem]:
@@ -168,10 +163,9 @@ def _takes(primary: IPv4Network) -> list[str]:
     return [f"{home} outside {parts[0]}" if parts else str(home), "100.64.0.0/10"]
 
 
-def _room(settings: Settings, blocks: dict[str, IPv4Network]) -> Iterator[Problem]:
+def _room(needed: int, blocks: dict[str, IPv4Network]) -> Iterator[Problem]:
     field = "secondaryCidr" if "secondaryCidr" in blocks else "cidr"
     room = blocks[field].num_addresses if field == "secondaryCidr" else blocks[field].num_addresses // 2
-    needed = addresses_needed(settings)
     if room < needed:
         yield Problem(
             key=f"hyperpod:network.{field}",

@@ -14,6 +14,7 @@ from typing import Any
 from ..common.context import Context
 from ..common.policies import Statement, allow, document
 from ..identity.roles import PULL_ACTIONS
+from .keys import NetworkConfig
 
 # The prefix of a service's actions, where it is not the endpoint's name (AWS PrivateLink guide, "AWS services that
 # integrate with AWS PrivateLink"; Service Authorization Reference).
@@ -26,18 +27,20 @@ _PREFIXES: Mapping[str, str] = {
 }
 
 
-def endpoint_policy(context: Context, service: str) -> str:
+def endpoint_policy(context: Context, net: NetworkConfig, service: str) -> str:
     """The policy of a service's endpoint; ``service`` is the last part of the endpoint service's name."""
     every = [f"{_PREFIXES.get(service, service)}:*"]
     own = {"StringEquals": {"aws:PrincipalAccount": [context.account]}}
-    statements = [_let(f"Ours{number}", every, ["*"], one) for number, one in enumerate(_ours(context), 1)]
+    statements = [
+        _let(f"Ours{number}", every, ["*"], one) for number, one in enumerate(_ours(context.account, net.trusted), 1)
+    ]
     # Where one of them calls for us from within the VPC.
     statements.append(_let("ServicesOfAws", every, ["*"], {"Bool": {"aws:PrincipalIsAWSService": "true"}}))
     if service == "s3":
         # By nobody in particular: ECR signs the addresses of layers itself, and agents ask without credentials.
         statements.append(_let("BucketsOfAws", ["s3:GetObject"], _buckets(context)))
     elif service.startswith("ecr."):
-        statements.append(_let("ImagesOfAws", PULL_ACTIONS, _repositories(context), own))
+        statements.append(_let("ImagesOfAws", PULL_ACTIONS, _repositories(context, net.image_registry), own))
     elif service == "ssm":
         public = f"arn:{context.partition}:ssm:{context.region.name}:"
         read = ["ssm:GetParameter", "ssm:GetParameters", "ssm:GetDocument", "ssm:DescribeDocument"]
@@ -55,11 +58,10 @@ def _let(
     return {"Sid": sid, "Principal": "*", **allow(actions, resources, condition)}
 
 
-def _ours(context: Context) -> list[Mapping[str, Any]]:
+def _ours(account: str, trusted: Sequence[str]) -> list[Mapping[str, Any]]:
     """That both who calls and what it is about belong to the accounts and organizations that we trust."""
-    trusted = context.settings.network.trusted
     owners = {
-        "Account": [context.account, *(one for one in trusted if one.isdigit())],
+        "Account": [account, *(one for one in trusted if one.isdigit())],
         "OrgID": [one for one in trusted if not one.isdigit()],
     }
     known = [kind for kind, values in owners.items() if values]
@@ -92,11 +94,11 @@ def _buckets(context: Context) -> list[str]:
     return [f"arn:{context.partition}:s3:::{name}/*" for name in names]
 
 
-def _repositories(context: Context) -> list[str]:
+def _repositories(context: Context, registry: str | None) -> list[str]:
     """AWS's registries of this region whose images nodes pull, and the one that mirrors the charts' images."""
     region = context.region
     accounts = [region.eks_images_account, region.deep_learning_account, region.health_agent_account]
-    if registry := context.settings.network.image_registry:
+    if registry:
         accounts.append(registry.split(".")[0])
     return [
         f"arn:{context.partition}:ecr:{region.name}:{account}:repository/*"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..config import Config
+from .keys import NetworkConfig
 
 # Nodes use these services often enough to keep the traffic off the NAT gateway; the networking template of
 # github.com/sunilpp/hyperpod-quickstart has the same four.
@@ -27,13 +27,10 @@ METRICS_ENDPOINTS = ("aps-workspaces",)
 CLOSED_EKS_ENDPOINTS = ("eks", "eks-auth", "autoscaling", "elasticloadbalancing")
 
 
-def interface_services(config: Config) -> tuple[str, ...]:
+def interface_services(net: NetworkConfig, *, on_eks: bool, metrics: bool) -> tuple[str, ...]:
     """The services, by the last part of the endpoint service's name; none in an existing VPC, whose owner decides."""
-    settings = config.settings
-    if settings.network.vpc_id:
+    if net.vpc_id:
         return ()
-    if not settings.network.closed:
+    if not net.closed:
         return OPEN_ENDPOINTS
-    eks = CLOSED_EKS_ENDPOINTS if settings.orchestrator == "eks" else ()
-    metrics = METRICS_ENDPOINTS if settings.observability.with_prometheus else ()
-    return (*CLOSED_ENDPOINTS, *eks, *metrics)
+    return (*CLOSED_ENDPOINTS, *(CLOSED_EKS_ENDPOINTS if on_eks else ()), *(METRICS_ENDPOINTS if metrics else ()))

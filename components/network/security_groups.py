@@ -9,6 +9,8 @@ import pulumi_aws as aws
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..common.context import Context
+from ..storage.keys import Fsx
+from .keys import NetworkConfig
 from .vpc import Network
 
 # Amazon FSx for Lustre User Guide, "File system access control with Amazon VPC": 988 and 1018-1023.
@@ -23,10 +25,14 @@ HTTP, HTTPS = 80, 443
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityGroupsArgs:
-    """What the groups are made from. ``network``: its VPC, and what nodes of a closed one may reach."""
+    """What the groups are made from. ``network``: its VPC, and what nodes of a closed one may reach; ``keys`` are the
+    network's, ``fsx`` those of the file systems; ``database``: whether there is one."""
 
     context: Context
     network: Network
+    keys: NetworkConfig
+    fsx: Fsx
+    database: bool = False
 
 
 class SecurityGroups(ComponentResource):
@@ -49,35 +55,35 @@ class SecurityGroups(ComponentResource):
     def __init__(self, name: str, args: SecurityGroupsArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:SecurityGroups", name, None, opts)
         self._name, self._args, self.ready = name, args, []
-        if existing := args.context.settings.network.security_group_ids:
+        if existing := args.keys.security_group_ids:
             self.nodes = self.storage = self.database = [Output.from_input(group) for group in existing]
         else:
             self._make_groups()
         self.register_outputs({"nodes": self.nodes, "storage": self.storage})
 
     def _make_groups(self) -> None:
-        settings, network = self._args.context.settings, self._args.network
+        keys, fsx, network = self._args.keys, self._args.fsx, self._args.network
         nodes = self._group("nodes", "HyperPod nodes", ResourceOptions(parent=self))
         storage = self._group(
-            "storage", "FSx for Lustre", ResourceOptions(parent=self, retain_on_delete=settings.fsx.retain_on_delete)
+            "storage", "FSx for Lustre", ResourceOptions(parent=self, retain_on_delete=fsx.retain_on_delete)
         )
         self.nodes, self.storage, self.database = [nodes.id], [storage.id], []
-        if settings.slurm.on_rds:
+        if self._args.database:
             database = self._group("database", "Slurm's accounting", ResourceOptions(parent=self))
             self.database, own = [database.id], (DATABASE_PORT, DATABASE_PORT)
             self._rule("database-ingress-nodes", database, "ingress", "MariaDB", peer=nodes, ports=own)
             self._rule("nodes-egress-database", nodes, "egress", "MariaDB", peer=database, ports=own)
         for direction in ("ingress", "egress"):
             self._rule(f"nodes-{direction}-self", nodes, direction, "EFA and MPI between nodes", peer=nodes)
-            for ports in (None,) if settings.fsx.efa else LUSTRE_PORTS:
+            for ports in (None,) if fsx.efa else LUSTRE_PORTS:
                 which, title = (str(ports[0]), f"Lustre {ports[0]}") if ports else ("efa", "Lustre over EFA")
                 self._rule(f"storage-{direction}-nodes-{which}", storage, direction, title, peer=nodes, ports=ports)
                 self._rule(f"storage-{direction}-self-{which}", storage, direction, title, peer=storage, ports=ports)
                 self._rule(f"nodes-{direction}-storage-{which}", nodes, direction, title, peer=storage, ports=ports)
-            if settings.fsx.home_storage_gib:
+            if fsx.home_storage_gib:
                 self._rule(f"storage-{direction}-nodes-nfs", storage, direction, "NFS", peer=nodes, ports=NFS_PORTS)
                 self._rule(f"nodes-{direction}-storage-nfs", nodes, direction, "NFS", peer=storage, ports=NFS_PORTS)
-        if settings.network.closed:
+        if keys.closed:
             for which, cidr in zip(("primary", "secondary"), network.cidr_blocks, strict=False):
                 self._rule(
                     f"nodes-egress-https-{which}", nodes, "egress", "AWS endpoints", cidr=cidr, ports=(HTTPS, HTTPS)
@@ -90,7 +96,7 @@ class SecurityGroups(ComponentResource):
                 prefix_list=network.s3_prefix_list_id,
                 ports=(HTTPS, HTTPS),
             )
-        elif settings.network.egress == "open-all":
+        elif keys.egress == "open-all":
             self._rule("nodes-egress-all", nodes, "egress", "Everything through the NAT gateway", cidr="0.0.0.0/0")
         else:
             for title, port in (("https", HTTPS), ("http", HTTP)):

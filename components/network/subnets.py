@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from ..catalogue.accelerators import find
-from ..config.model import Settings
+from ..workers.keys import ClusterKeys
+from .keys import NetworkConfig
 
 _RESERVED_ADDRESSES = 5
 
@@ -21,10 +22,6 @@ _POD_ADDRESSES = 49
 
 # How many interface endpoints a network can get (components/network/endpoint_services.py), by whether it is closed.
 MOST_ENDPOINTS = {False: 4, True: 18}
-
-
-# GiB of a storage server of Lustre, with EFA times the throughput; GiB of a metadata server.
-_SERVER_GIB, _EFA_SERVER, _METADATA_SERVER_GIB = 2400, 4_800_000, 24000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +44,7 @@ def plan_subnets(cidr: str, secondary_cidr: str | None) -> SubnetPlan:
     return SubnetPlan(public=str(slots[_PUBLIC_SLOT]), private=private, two_zones=pair)
 
 
-def addresses_needed(settings: Settings) -> int:
+def addresses_needed(settings: ClusterKeys, net: NetworkConfig, servers: int) -> int:
     """Addresses that nodes, file servers and interface endpoints take in the private subnet."""
     per_pod_host = _POD_ADDRESSES if settings.orchestrator == "eks" else 0
     login = max(settings.login.count, 0) if settings.login else 0
@@ -56,19 +53,4 @@ def addresses_needed(settings: Settings) -> int:
         row = find(group.instance_type)
         count = max(settings.count_of(group), 0)
         total += count * ((row.interfaces if row else 1) + per_pod_host)
-    return total + file_servers(settings) + MOST_ENDPOINTS[settings.network.closed] + _RESERVED_ADDRESSES
-
-
-def file_servers(settings: Settings) -> int:
-    """Addresses of new file systems: one for each storage server and each metadata server of Lustre, and one for homes.
-
-    Amazon FSx for Lustre User Guide, "IP addresses for file systems": TiB for each storage server, and a metadata
-    server for 12,000 IOPS; "File system metadata performance": IOPS of the automatic mode, which EFA comes with.
-    """
-    gib, fsx = settings.fsx_gib, settings.fsx
-    homes = 1 if fsx.home_storage_gib else 0
-    if fsx.file_system_id:
-        return homes
-    storage = -(-gib // (_EFA_SERVER // fsx.throughput if fsx.efa else _SERVER_GIB))
-    metadata = max(1, gib // _METADATA_SERVER_GIB) if fsx.efa else 1
-    return storage + metadata + homes
+    return total + servers + MOST_ENDPOINTS[net.closed] + _RESERVED_ADDRESSES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
@@ -13,10 +14,24 @@ from ..common.context import Context
 from ..common.policies import allow, assume_role, document
 from ..security.encryption import log_statements
 from .endpoint_policies import endpoint_policy
-from .endpoint_services import interface_services
+from .keys import NetworkConfig
 from .subnets import SubnetPlan, plan_subnets
 
 FLOW_LOG_DAYS = 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkArgs:
+    """What the network is made from: its keys, the services that get an interface endpoint, and two zones for each of
+    the control plane of EKS and the database, where there is one. ``database_subnet_ids`` are those of an existing VPC.
+    """
+
+    context: Context
+    network: NetworkConfig
+    services: Sequence[str] = ()
+    eks_zones: Sequence[str] = ()
+    database_zones: Sequence[str] = ()
+    database_subnet_ids: Sequence[str] = ()
 
 
 class Network(ComponentResource):
@@ -40,24 +55,23 @@ class Network(ComponentResource):
     ready: list[pulumi.Resource]
     blocks: list[pulumi.Resource]
 
-    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: NetworkArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Network", name, None, opts)
-        self._name, self._context, self._child = name, context, ResourceOptions(parent=self)
-        net = context.settings.network
+        self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
+        self._context, net = args.context, args.network
         self.cidr_blocks, self.s3_prefix_list_id, self.ready, self.blocks = [], None, [], []
         if net.vpc_id and net.private_subnet_id:
             self.vpc_id = Output.from_input(net.vpc_id)
             self.private_subnet_id = Output.from_input(net.private_subnet_id)
             self.eks_subnet_ids = [Output.from_input(subnet) for subnet in net.eks_subnet_ids]
-            accounting = context.settings.slurm.accounting
-            self.database_subnet_ids = [Output.from_input(one) for one in accounting.subnet_ids] if accounting else []
+            self.database_subnet_ids = [Output.from_input(subnet) for subnet in args.database_subnet_ids]
         else:
             self._make_vpc()
         self.outputs = {"vpcId": self.vpc_id, "privateSubnetId": self.private_subnet_id}
         self.register_outputs({**self.outputs, "eksSubnetIds": self.eks_subnet_ids})
 
     def _make_vpc(self) -> None:
-        net, child = self._context.settings.network, self._child
+        net, child = self._args.network, self._child
         plan = plan_subnets(net.cidr, net.secondary_cidr)
         vpc = aws.ec2.Vpc(
             f"{self._name}-vpc",
@@ -80,7 +94,7 @@ class Network(ComponentResource):
         self._flow_logs(vpc)
         self._subnets(vpc, plan)
         # In no route table of ours: nothing but the VPC reaches the database, and it reaches nothing else.
-        self.database_subnet_ids = self._in_two_zones(vpc, "database", plan, self._context.config.database_zone_ids)
+        self.database_subnet_ids = self._in_two_zones(vpc, "database", plan, self._args.database_zones)
         table = aws.ec2.RouteTable(f"{self._name}-private", vpc_id=vpc.id, tags=self._tags("private"), opts=child)
         self._associate("private", self.private_subnet_id, table)
         for index, subnet in enumerate(self.eks_subnet_ids):
@@ -95,12 +109,12 @@ class Network(ComponentResource):
             f"{self._name}-private",
             vpc_id=vpc.id,
             cidr_block=plan.private,
-            availability_zone_id=self._context.config.zone_id,
+            availability_zone_id=self._context.zone_id,
             tags=self._tags("private", inside),
             opts=ResourceOptions(parent=self, depends_on=self.blocks),
         )
         self.private_subnet_id = private.id
-        self.eks_subnet_ids = self._in_two_zones(vpc, "eks", plan, self._context.config.eks_zone_ids, inside)
+        self.eks_subnet_ids = self._in_two_zones(vpc, "eks", plan, self._args.eks_zones, inside)
 
     def _in_two_zones(
         self, vpc: aws.ec2.Vpc, what: str, plan: SubnetPlan, zones: Sequence[str], tags: dict[str, str] | None = None
@@ -124,7 +138,7 @@ class Network(ComponentResource):
             f"{name}-public",
             vpc_id=vpc.id,
             cidr_block=plan.public,
-            availability_zone_id=self._context.config.zone_id,
+            availability_zone_id=self._context.zone_id,
             tags=self._tags("public", {"kubernetes.io/role/elb": "1"}),
             opts=child,
         )
@@ -192,7 +206,7 @@ class Network(ComponentResource):
             for which, cidr in zip(("primary", "secondary"), self.cidr_blocks, strict=False)
         ]
         self.ready += rules
-        for service in interface_services(self._context.config):
+        for service in self._args.services:
             self.ready.append(
                 aws.ec2.VpcEndpoint(
                     f"{name}-{service.replace('.', '-')}",
@@ -211,10 +225,14 @@ class Network(ComponentResource):
     def _endpoint_policy(self, service: str, kind: str) -> str | None:
         """What a closed network's endpoint lets through. AWS refuses a policy where a service takes none, so it is
         asked first (DescribeVpcEndpointServices); an open network has other ways out."""
-        if not self._context.settings.network.closed:
+        if not self._args.network.closed:
             return None
         answer = aws.ec2.get_vpc_endpoint_service(service_name=self._service(service), service_type=kind)
-        return endpoint_policy(self._context, service) if answer.vpc_endpoint_policy_supported else None
+        return (
+            endpoint_policy(self._context, self._args.network, service)
+            if answer.vpc_endpoint_policy_supported
+            else None
+        )
 
     def _flow_logs(self, vpc: aws.ec2.Vpc) -> None:
         name, child = self._name, self._child
@@ -230,7 +248,7 @@ class Network(ComponentResource):
             f"{name}-flow-logs",
             name=self._context.names.role("flow-logs"),
             assume_role_policy=assume_role("vpc-flow-logs.amazonaws.com", self._context.account),
-            permissions_boundary=self._context.settings.permissions_boundary_arn,
+            permissions_boundary=self._context.boundary,
             opts=child,
         )
         # Amazon VPC User Guide, "IAM role for publishing flow logs to CloudWatch Logs". Deliberately absent:

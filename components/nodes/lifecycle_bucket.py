@@ -14,12 +14,12 @@ from pulumi import Asset, ComponentResource, FileAsset, Input, Output, ResourceO
 
 from ..common.context import Context
 from ..common.policies import document
+from ..config import Config
 from ..health import own_checks
 from ..schema.folders import OF_UNIX, of_windows
 from ..slurm import container_packages
 from . import provisioning
 
-ENTRY_POINT = "on_create.sh"
 PREFIX = "lifecycle"
 # Versions let you restore a script; nobody needs a superseded one for longer than a quarter.
 OLD_VERSIONS_DAYS = 90
@@ -52,6 +52,7 @@ class LifecycleBucketArgs:
     rendered next to them. ``writers`` are the ARNs of those who may write it, with wildcards."""
 
     context: Context
+    config: Config
     writers: Sequence[str]
     folder: Path = field(default_factory=lambda: scripts())
 
@@ -76,22 +77,22 @@ class LifecycleBucket(ComponentResource):
         )
         self.bucket = bucket.bucket
         self.source_uri = bucket.bucket.apply(lambda b: f"s3://{b}/{PREFIX}")
-        settings = self._settings(bucket, args)
+        keys, settings = args.config.settings, self._settings(bucket, args)
         # Objects are created after the settings, so that each is versioned and encrypted.
         after = ResourceOptions(parent=self, depends_on=settings)
         files: dict[str, Input[Asset]] = {
             path.relative_to(args.folder).as_posix(): FileAsset(str(path)) for path in lifecycle_files(args.folder)
         }
         # Beside the scripts, where the nodes look for them.
-        files |= {f"{own.FOLDER}/{path.name}": FileAsset(str(path)) for path in own_checks.files(args.context.settings)}
-        packages = container_packages.files(args.context.settings)
+        files |= {f"{own.FOLDER}/{path.name}": FileAsset(str(path)) for path in own_checks.files(keys.health_checks)}
+        packages = container_packages.files(keys.slurm.container_packages)
         files |= {f"{containers.FOLDER}/{path.name}": FileAsset(str(path)) for path in packages}
         rendered: dict[str, Input[Asset]] = {provisioning.FILE_NAME: _parameters(args)}
-        if args.context.settings.users:
-            text = provisioning.people_text(args.context.config, args.context.names)
+        if keys.users:
+            text = provisioning.people_text(args.config, args.context.names)
             rendered[provisioning.PEOPLE_FILE] = StringAsset(text)
-        if args.context.settings.slurm.extra_conf:
-            text = provisioning.conf_text(args.context.config, args.context.names)
+        if keys.slurm.extra_conf:
+            text = provisioning.conf_text(args.config, args.context.names)
             rendered[provisioning.CONF_FILE] = StringAsset(text)
         self.ready = [
             aws.s3.BucketObjectv2(
@@ -129,7 +130,7 @@ class LifecycleBucket(ComponentResource):
         policy = aws.s3.BucketPolicy(
             f"{name}-policy",
             bucket=bucket.bucket,
-            policy=bucket_policy(args.context, args.writers),
+            policy=bucket_policy(args.context, args.writers, args.config.settings.existing_role_arn),
             # Both change the bucket's policy status; S3 refuses one while the other is in progress.
             opts=ResourceOptions(parent=self, depends_on=[closed]),
         )
@@ -147,7 +148,7 @@ class LifecycleBucket(ComponentResource):
             ],
             opts=ResourceOptions(parent=self, depends_on=[versioning]),
         )
-        if logs := args.context.settings.security.access_log_bucket:
+        if logs := args.config.settings.security.access_log_bucket:
             aws.s3.BucketLogging(
                 f"{name}-access-log",
                 bucket=bucket.bucket,
@@ -163,7 +164,7 @@ def _parameters(args: LifecycleBucketArgs) -> Output[Asset]:
     context = args.context
     workspace = context.nodes_write_to
     return Output.from_input(workspace.remote_write_url if workspace else None).apply(
-        lambda url: StringAsset(provisioning.render(context.config, context.names, url))
+        lambda url: StringAsset(provisioning.render(args.config, context.names, url))
     )
 
 
@@ -178,7 +179,7 @@ def _encryption(key: Output[str] | None) -> aws.s3.BucketServerSideEncryptionCon
     )
 
 
-def bucket_policy(context: Context, writers: Sequence[str]) -> str:
+def bucket_policy(context: Context, writers: Sequence[str], role: str | None) -> str:
     """No request without TLS, no write by a node's role, and none by anybody but the writers.
 
     AWS's managed policies for SageMaker's users allow writing every bucket called sagemaker-*, and who writes this one
@@ -202,7 +203,7 @@ def bucket_policy(context: Context, writers: Sequence[str]) -> str:
         "Principal": "*",
         "Action": _WRITES,
         "Resource": arns,
-        "Condition": {"ArnLike": {"aws:PrincipalArn": context.settings.existing_role_arn or own_roles}},
+        "Condition": {"ArnLike": {"aws:PrincipalArn": role or own_roles}},
     }
     writers_only = {
         "Sid": "WritersOnly",

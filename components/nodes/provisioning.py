@@ -27,9 +27,10 @@ from hyperpod_node.slurm import extra_conf
 
 from ..catalogue.accelerators import InstanceType
 from ..common.names import Names
-from ..config import Config, InstanceGroup
+from ..config import Config
 from ..slurm.conf_folder import files as conf_files
 from ..storage.file_systems import MOUNT_POINT
+from ..workers.instance_groups import InstanceGroup
 
 FILE_NAME, PEOPLE_FILE, CONF_FILE = parameters.FILE_NAME, people.FILE_NAME, extra_conf.FILE_NAME
 
@@ -54,7 +55,7 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         fsx_id=settings.fsx.file_system_id,
         fsx_efa=settings.fsx.efa,
         home_fsx_id=HOME_MADE if settings.fsx.home_storage_gib else settings.fsx.home_file_system_id,
-        ssh_public_key_parameter=f"/hyperpod/{names.cluster}/ssh-public-key" if settings.ssh_public_key else None,
+        ssh_public_key_parameter=names.ssh_key_parameter if settings.ssh_public_key else None,
         imds_v1=settings.imds_v1,
         cidrs=tuple(cidr for cidr in (net.cidr, net.secondary_cidr) if cidr) if not net.vpc_id else (),
         lost_after_seconds=settings.lost_node_seconds,
@@ -118,7 +119,9 @@ def people_text(config: Config, names: Names) -> str:
 
 def conf_text(config: Config, names: Names) -> str:
     """The text of the file with the stack's own lines of slurm.conf. Apart, as that of the people."""
-    found = (ConfFile(path.name, path.read_text(encoding="utf-8")) for path in conf_files(config.settings))
+    found = (
+        ConfFile(path.name, path.read_text(encoding="utf-8")) for path in conf_files(config.settings.slurm.extra_conf)
+    )
     return parameters.render(ExtraConf(cluster_id=names.cluster_id, files=tuple(found)))
 
 
@@ -128,7 +131,7 @@ def _group(config: Config, group: InstanceGroup) -> Group:
         name=group.name,
         role=group.role,
         instance_type=row.name,
-        partition=config.slurm_partition(group),
+        partition=group.partition,
         accelerator=row.accelerator,
         accelerator_model=row.accelerator_model,
         accelerators=row.accelerators,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..catalogue.regions import Region
-from ..config.model import Settings
 from ..schema.problems import Problem
 from .keys import Observability
 
 _KEY = "hyperpod:observability"
 
 
-def observability_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
-    """Everything wrong with the keys of metrics."""
-    chosen = settings.observability
+def observability_problems(
+    chosen: Observability, region: Region | None, *, orchestrator: str, own_key: bool
+) -> Iterator[Problem]:
+    """Everything wrong with the keys of metrics. ``own_key``: what the stack stores has a customer key."""
     if (arn := chosen.existing_prometheus) and region and arn.split(":")[1:4:2] != [region.partition, region.name]:
         yield Problem(
             key=f"{_KEY}.prometheus",
@@ -34,7 +34,7 @@ def observability_problems(settings: Settings, region: Region | None) -> Iterato
             fix="leave grafana out, and let a Grafana of your own query the workspace",
         )
     yield from _authentication(chosen)
-    if chosen.logs and settings.orchestrator == "slurm":
+    if chosen.logs and orchestrator == "slurm":
         yield Problem(key=f"{_KEY}.logs", what="is for pods", fix="leave it out with orchestrator slurm")
     elif chosen.logs and not chosen.with_prometheus:
         yield Problem(
@@ -42,7 +42,7 @@ def observability_problems(settings: Settings, region: Region | None) -> Iterato
             what="the add-on that sends logs needs a Prometheus workspace",
             fix="set observability.prometheus to create, or leave logs out",
         )
-    yield from _scraper(settings)
+    yield from _scraper(chosen, orchestrator, own_key=own_key)
     yield from _without_addon(chosen)
     if chosen.detail != "basic" and not chosen.with_prometheus:
         yield Problem(
@@ -52,11 +52,11 @@ def observability_problems(settings: Settings, region: Region | None) -> Iterato
         )
 
 
-def _scraper(settings: Settings) -> Iterator[Problem]:
-    chosen, key = settings.observability, f"{_KEY}.scraper"
+def _scraper(chosen: Observability, orchestrator: str, *, own_key: bool) -> Iterator[Problem]:
+    key = f"{_KEY}.scraper"
     if chosen.scraper == "none":
         return
-    if settings.orchestrator == "slurm":
+    if orchestrator == "slurm":
         yield Problem(key=key, what="reads pods, and nodes of Slurm send by themselves", fix="leave it out")
     elif not chosen.with_prometheus:
         yield Problem(
@@ -64,7 +64,7 @@ def _scraper(settings: Settings) -> Iterator[Problem]:
             what="there is no Prometheus workspace to write to",
             fix="set observability.prometheus to create, or leave scraper out",
         )
-    elif chosen.prometheus == "create" and settings.security.kms_key:
+    elif chosen.prometheus == "create" and own_key:
         # Amazon Managed Service for Prometheus User Guide, "Creating scraper for workspaces enabled with customer
         # managed keys": roles whose trust policies name the collector, which is made after them.
         yield Problem(

@@ -7,15 +7,15 @@ from typing import Any
 
 import pulumi_aws as aws
 
-from ..config import Config, Problem
+from ..schema.problems import Problem
+from .keys import Observability
 
 _WORKSPACES, _TOPIC = "hyperpod:observability", "hyperpod:alerts.topicArn"
 _ACTIVE = "ACTIVE"
 
 
-def existing_problems(config: Config, account: str) -> Iterator[Problem]:
+def existing_problems(chosen: Observability, topic: str | None, account: str) -> Iterator[Problem]:
     """What is given and is of another account, does not exist in this region, or is not active."""
-    chosen = config.settings.observability
     if arn := chosen.existing_prometheus:
         workspace = arn.rsplit("/", 1)[1]
         yield from _unusable(
@@ -25,7 +25,7 @@ def existing_problems(config: Config, account: str) -> Iterator[Problem]:
         yield from _unusable(
             f"{_WORKSPACES}.grafana", grafana, account, lambda: aws.grafana.get_workspace(workspace_id=grafana).status
         )
-    if topic := config.settings.alerts.topic_arn:
+    if topic:
         name = topic.rsplit(":", 1)[1]
         yield from _unusable(_TOPIC, topic, account, lambda: aws.sns.get_topic(name=name) and _ACTIVE)
 

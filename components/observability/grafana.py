@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
@@ -43,16 +44,18 @@ _LISTS = (
 _READ_LOGS = ("logs:GetLogEvents", "logs:GetQueryResults", "logs:StartQuery")
 
 
-def workspace(name: str, context: Context, prometheus: Output[str], child: ResourceOptions) -> aws.grafana.Workspace:
+def workspace(
+    name: str, context: Context, prometheus: Output[str], sign_in: Sequence[str], child: ResourceOptions
+) -> aws.grafana.Workspace:
     """A workspace whose role reads one Prometheus workspace, the account's CloudWatch metrics and this cluster's logs.
 
-    ``prometheus`` is that workspace's ARN.
+    ``prometheus`` is that workspace's ARN; ``sign_in`` are the ways in which people do.
     """
     role = aws.iam.Role(
         name,
         name=context.names.role("grafana"),
         assume_role_policy=assume_role("grafana.amazonaws.com", context.account),
-        permissions_boundary=context.settings.permissions_boundary_arn,
+        permissions_boundary=context.boundary,
         opts=child,
     )
     aws.iam.RolePolicy(
@@ -74,7 +77,7 @@ def workspace(name: str, context: Context, prometheus: Output[str], child: Resou
         name,
         name=context.names.cluster,
         account_access_type="CURRENT_ACCOUNT",
-        authentication_providers=sorted(context.settings.observability.grafana_authentication),
+        authentication_providers=sorted(sign_in),
         # Amazon Managed Grafana API Reference, CreateWorkspace: only the console lets AWS manage the role, and the list
         # of data sources is not to be used. `hyperpod dashboards` makes the one for Prometheus.
         permission_type="CUSTOMER_MANAGED",

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 import pulumi_aws as aws
 from pulumi import ComponentResource, Output, ResourceOptions
 
 from ..alerts import rule_groups
 from ..common.context import Context, Prometheus
 from ..storage.file_systems import Storage
-from . import grafana
+from ..workers.instance_groups import InstanceGroup
+from . import grafana, keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservabilityArgs:
+    """What the workspaces are made from: their keys, the file system whose throughput rules know, and what decides
+    which rules there are."""
+
+    context: Context
+    observability: keys.Observability
+    storage: Storage
+    orchestrator: str
+    accelerator: str
+    workers: Sequence[InstanceGroup]
 
 
 class Observability(ComponentResource):
@@ -23,17 +40,19 @@ class Observability(ComponentResource):
     prometheus: Prometheus
     outputs: dict[str, Output[str]]
 
-    def __init__(self, name: str, context: Context, storage: Storage, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: ObservabilityArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Observability", name, None, opts)
         self._name, self._child = name, ResourceOptions(parent=self)
-        chosen = context.settings.observability
+        context, chosen = args.context, args.observability
         self.prometheus = _existing(chosen.existing_prometheus, context) or self._workspace(context)
         aws.amp.RuleGroupNamespace(
             f"{name}-rules",
             name=context.names.cluster,
             workspace_id=self.prometheus.id,
-            data=storage.bandwidth.apply(
-                lambda bandwidth: rule_groups.namespace(context.config, context.names.cluster, bandwidth)
+            data=args.storage.bandwidth.apply(
+                lambda bandwidth: rule_groups.namespace(
+                    context.names.cluster, args.orchestrator, args.accelerator, args.workers, bandwidth
+                )
             ),
             opts=self._child,
         )
@@ -42,7 +61,13 @@ class Observability(ComponentResource):
             "prometheusWorkspaceId": self.prometheus.id,
         }
         if chosen.grafana == "create":
-            made = grafana.workspace(f"{name}-grafana", context, self.prometheus.arn, self._child)
+            made = grafana.workspace(
+                f"{name}-grafana",
+                replace(context, prometheus=self.prometheus),
+                self.prometheus.arn,
+                chosen.grafana_authentication,
+                self._child,
+            )
             self.outputs |= {
                 "grafanaUrl": made.endpoint.apply(lambda endpoint: f"https://{endpoint}"),
                 "grafanaWorkspaceId": made.id,
@@ -70,4 +95,4 @@ def _existing(arn: str | None, context: Context) -> Prometheus | None:
     workspace, region = arn.rsplit("/", 1)[1], context.region
     # Amazon Managed Service for Prometheus User Guide, "Prometheus-compatible APIs".
     endpoint = f"https://aps-workspaces.{region.name}.{region.dns_suffix}/workspaces/{workspace}/"
-    return Prometheus(*map(Output.from_input, (arn, workspace, endpoint)))
+    return Prometheus(Output.from_input(arn), Output.from_input(workspace), Output.from_input(endpoint), own=False)

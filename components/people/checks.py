@@ -8,13 +8,13 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 
-from ..config.model import Settings
 from ..schema.problems import Problem
 from .keys import KEY, User
 
 
-def ssh_key_problems(settings: Settings) -> Iterator[Problem]:
-    if settings.ssh_public_key and settings.orchestrator == "eks":
+def ssh_key_problems(key: str | None, orchestrator: str) -> Iterator[Problem]:
+    """A key of the whole cluster where nobody logs in."""
+    if key and orchestrator == "eks":
         yield Problem(
             key="hyperpod:sshPublicKey",
             what="EKS nodes do not use it",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 import pulumi_aws as aws
 
-from ..config import Problem, Settings
+from ..schema.problems import Problem
 
 KEY = "hyperpod:security.lifecycleWriters"
 OUTPUT = "lifecycleWriters"
@@ -19,17 +19,17 @@ def deployer(caller: str) -> str:
     return aws.iam.get_session_context(arn=caller).issuer_arn or caller
 
 
-def writers(settings: Settings, before: Mapping[str, Any], who: str) -> list[str]:
+def writers(configured: Sequence[str], before: Mapping[str, Any], who: str) -> list[str]:
     """The configured writers; else those in ``before``, the outputs of the last deployment; else ``who``."""
-    given = settings.security.lifecycle_writers or tuple(before.get(OUTPUT, ()))
+    given = tuple(configured) or tuple(before.get(OUTPUT, ()))
     return sorted(given) or [who]
 
 
-def locked_out(settings: Settings, before: Mapping[str, Any], who: str) -> Iterator[Problem]:
+def locked_out(configured: Sequence[str], before: Mapping[str, Any], who: str) -> Iterator[Problem]:
     """Refuse a deployer who is not a writer: the bucket would refuse this deployment half-way, or the next one."""
     for title, patterns in (
         ("the deployed bucket lets", tuple(before.get(OUTPUT, ()))),
-        ("this would let", settings.security.lifecycle_writers),
+        ("this would let", tuple(configured)),
     ):
         if patterns and not any(fnmatchcase(who, pattern) for pattern in patterns):
             yield Problem(

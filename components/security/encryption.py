@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pulumi_aws as aws
 from pulumi import ComponentResource, Output, ResourceOptions
 
 from ..common.context import Context
 from ..common.policies import Statement, allow, document
-from ..config import Config, Problem
+from ..schema.problems import Problem
 
 KEY = "hyperpod:security.kmsKey"
 CREATE = "create"
@@ -27,11 +28,20 @@ _USABLE = {
 _GRANTS_OF_AWS = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
 
 
-def customer_key(context: Context, opts: ResourceOptions) -> Output[str] | None:
+@dataclass(frozen=True, kw_only=True)
+class EncryptionArgs:
+    """What the key is made from. ``retained``: something that outlives the stack needs it; ``notified``: services
+    publish to the stack's encrypted topic."""
+
+    context: Context
+    retained: bool
+    notified: bool
+
+
+def customer_key(chosen: str | None, args: EncryptionArgs, opts: ResourceOptions) -> Output[str] | None:
     """The ARN of the key that the stack makes, or of the given one; None where none is wanted."""
-    chosen = context.settings.security.kms_key
     if chosen == CREATE:
-        return Encryption("encryption", context, opts).key
+        return Encryption("encryption", args, opts).key
     return Output.from_input(chosen) if chosen else None
 
 
@@ -45,22 +55,22 @@ class Encryption(ComponentResource):
 
     key: Output[str]
 
-    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EncryptionArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Encryption", name, None, opts)
-        settings = context.settings
+        context = args.context
         self.key = aws.kms.Key(
             f"{name}-key",
             description=f"Everything that {context.names.cluster} stores",
             enable_key_rotation=True,
             deletion_window_in_days=_WINDOW_DAYS,
-            policy=key_policy(context),
+            policy=key_policy(context, notified=args.notified),
             # Whatever outlives the stack is unreadable without it.
-            opts=ResourceOptions(parent=self, protect=settings.protect, retain_on_delete=settings.fsx.retain_on_delete),
+            opts=ResourceOptions(parent=self, protect=context.protect, retain_on_delete=args.retained),
         ).arn
         self.register_outputs({"key": self.key})
 
 
-def key_policy(context: Context) -> str:
+def key_policy(context: Context, *, notified: bool) -> str:
     """The account decides by its IAM policies who uses the key, as with every key whose policy AWS writes; CloudWatch
     Logs, which has no identity in the account, is let in for this stack's log groups.
 
@@ -87,7 +97,7 @@ def key_policy(context: Context) -> str:
             {"Sid": "Logs", "Principal": logs, **allow(use, ["*"], context_of_logs)},
             # No encryption context comes with this one (Service Authorization Reference, AWS KMS).
             {"Sid": "LogsFindIt", "Principal": logs, **allow(["kms:DescribeKey"], ["*"])},
-            *(alerts if context.settings.alerts.email else ()),
+            *(alerts if notified else ()),
         ]
     )
 
@@ -114,8 +124,9 @@ def decrypt_through(context: Context, key: str, service: str) -> list[Statement]
     return [allow(["kms:Decrypt"], [key], _via(context, service))]
 
 
-def node_statements(context: Context, key: str) -> list[Statement]:
-    """What a node's role needs of the key: HyperPod's grants for its volumes, and the scripts in the bucket.
+def node_statements(context: Context, key: str, *, sessions: bool) -> list[Statement]:
+    """What a node's role needs of the key: HyperPod's grants for its volumes, the scripts in the bucket, and with
+    ``sessions`` the log group of those.
 
     SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod".
     """
@@ -124,7 +135,7 @@ def node_statements(context: Context, key: str) -> list[Statement]:
         allow(["kms:CreateGrant"], [key], sagemaker | _GRANTS_OF_AWS),
         allow(["kms:DescribeKey"], [key], sagemaker),
         *decrypt_through(context, key, "s3"),
-        *(log_statements(context, key) if context.settings.security.session_logs else ()),
+        *(log_statements(context, key) if sessions else ()),
     ]
 
 
@@ -146,7 +157,7 @@ def workspace_statements(context: Context, key: str | None) -> list[Statement]:
     Amazon Managed Service for Prometheus User Guide, "Encryption at rest", step 3: who reads its data uses the key, and
     the statement for principals of the account.
     """
-    if key is None or context.settings.observability.prometheus != "create":
+    if key is None or context.prometheus is None or not context.prometheus.own:
         return []
     return [allow(["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey*"], [key], _via(context, "aps"))]
 
@@ -156,9 +167,8 @@ def _via(context: Context, service: str) -> dict[str, dict[str, str]]:
     return {"StringEquals": {"kms:ViaService": f"{service}.{context.region.name}.{context.region.dns_suffix}"}}
 
 
-def key_problems(config: Config, account: str) -> Iterator[Problem]:
+def key_problems(arn: str | None, account: str) -> Iterator[Problem]:
     """What makes a given key unusable, as far as KMS tells before anything is encrypted; its policy it does not."""
-    arn = config.settings.security.kms_key
     if not arn or arn == CREATE:
         return
     if (owner := arn.split(":")[4]) != account:

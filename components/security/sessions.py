@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi_aws as aws
@@ -20,6 +21,14 @@ def session_log_group(cluster: str) -> str:
     return f"/hyperpod/{cluster}/sessions"
 
 
+@dataclass(frozen=True, kw_only=True)
+class SessionLogsArgs:
+    """What the record is made from. ``run_as``: sessions start as the account that the caller's tag names."""
+
+    context: Context
+    run_as: bool = False
+
+
 class SessionLogs(ComponentResource):
     """Owns the log group for sessions, and the document of Session Manager whose sessions are written to it.
 
@@ -27,8 +36,9 @@ class SessionLogs(ComponentResource):
     Whoever may start a session with another document leaves no record: docs/security.md has the policy for that.
     """
 
-    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: SessionLogsArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:SessionLogs", name, None, opts)
+        context = args.context
         logs = aws.cloudwatch.LogGroup(
             f"{name}-log",
             name=session_log_group(context.names.cluster),
@@ -41,29 +51,28 @@ class SessionLogs(ComponentResource):
             name=context.names.document(SESSION),
             document_type="Session",
             document_format="JSON",
-            content=logs.name.apply(lambda group: json.dumps(preferences(context, group), sort_keys=True)),
+            content=logs.name.apply(lambda group: json.dumps(preferences(args, group), sort_keys=True)),
             opts=ResourceOptions(parent=self),
         )
         self.register_outputs({})
 
 
-def preferences(context: Context, group: str) -> dict[str, Any]:
+def preferences(args: SessionLogsArgs, group: str) -> dict[str, Any]:
     """The document (Systems Manager User Guide, "Session document schema"). A session whose log group is not encrypted
     with a key of the customer's does not begin where ``cloudWatchEncryptionEnabled`` is true. One that is run as
     somebody does not begin without a name: there is no default, which would let in whoever has no tag.
     """
-    run_as = context.settings.security.session_run_as
     return {
         "schemaVersion": "1.0",
-        "description": f"A shell on a node of {context.names.cluster}, recorded in {group}",
+        "description": f"A shell on a node of {args.context.names.cluster}, recorded in {group}",
         "sessionType": "Standard_Stream",
         "inputs": {
             "cloudWatchLogGroupName": group,
-            "cloudWatchEncryptionEnabled": context.key is not None,
+            "cloudWatchEncryptionEnabled": args.context.key is not None,
             "cloudWatchStreamingEnabled": True,
             # Required although no bucket is named.
             "s3EncryptionEnabled": True,
-            "runAsEnabled": run_as,
-            **({"runAsDefaultUser": ""} if run_as else {}),
+            "runAsEnabled": args.run_as,
+            **({"runAsDefaultUser": ""} if args.run_as else {}),
         },
     }

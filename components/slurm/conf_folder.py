@@ -16,7 +16,6 @@ from hyperpod_node.slurm.partitions import RESERVED
 
 from ..catalogue.accelerators import ACCELERATORS
 from ..catalogue.slurm_parameters import PARAMETERS, RELEASE
-from ..config.model import Settings
 from ..schema.folders import no_folder, visible, wrong_number
 from ..schema.problems import Problem
 
@@ -37,9 +36,9 @@ _AGENTS = {"nodename", "frontendname"}
 _PARTITIONS = {*RESERVED[1:], *(one.slurm_partition for one in ACCELERATORS.values())}
 
 
-def files(settings: Settings) -> list[Path]:
+def files(folder: str | None) -> list[Path]:
     """The files, in the order in which Slurm reads them."""
-    return visible(Path(settings.slurm.extra_conf)) if settings.slurm.extra_conf else []
+    return visible(Path(folder)) if folder else []
 
 
 def problems(slurm: Any) -> list[Problem]:

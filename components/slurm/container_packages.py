@@ -12,7 +12,6 @@ from pathlib import Path
 
 from hyperpod_node.slurm.containers import SUMS, digests
 
-from ..config.model import Settings
 from ..schema.problems import Problem
 
 KEY = "hyperpod:slurm.containerPackages"
@@ -21,11 +20,11 @@ FILL = "hyperpod containers FOLDER fills one"
 MOST_BYTES = 64 << 20
 
 
-def files(settings: Settings) -> list[Path]:
-    """The packages and their digests, in a stable order."""
-    if not settings.slurm.container_packages:
+def files(packages: str | None) -> list[Path]:
+    """The packages of the folder and their digests, in a stable order."""
+    if not packages:
         return []
-    folder = Path(settings.slurm.container_packages)
+    folder = Path(packages)
     return [folder / name for name in sorted([SUMS, *digests((folder / SUMS).read_text())])]
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..config.model import Settings
 from ..schema.problems import Problem
+from ..storage.keys import Fsx
+from .keys import Slurm
 
 _OUT = "leave it out with slurm.setup image"
 
 
-def image_problems(settings: Settings) -> Iterator[Problem]:
-    """Every key of the settings that the image's set-up cannot serve."""
-    slurm, fsx = settings.slurm, settings.fsx
-    if not slurm.by_image or settings.orchestrator != "slurm":
+def image_problems(slurm: Slurm, fsx: Fsx, *, continuous: bool) -> Iterator[Problem]:
+    """Every key that the image's set-up cannot serve."""
+    if not slurm.by_image:
         return
     accounting = slurm.accounting
     for key, is_set, why in (
@@ -38,7 +38,7 @@ def image_problems(settings: Settings) -> Iterator[Problem]:
     ):
         if is_set:
             yield Problem(key=f"hyperpod:{key}", what=why, fix=_OUT)
-    if settings.node_provisioning != "Continuous" and slurm.on_rds:
+    if not continuous and slurm.on_rds:
         # CreateCluster, AccountingDatabase: "This field is only supported for clusters using Continuous".
         yield Problem(
             key="hyperpod:nodeProvisioning",

@@ -53,6 +53,3 @@ class Slurm(Model):
     def on_rds(self) -> bool:
         """Whether the accounting is in a database of Amazon RDS."""
         return self.accounting is not None and self.accounting.database == "rds"
-
-
-DEFAULT_LOST_NODE_SECONDS = 10

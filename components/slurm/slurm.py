@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, Input, ResourceOptions
 
-from ..cluster.orchestrator import Cluster, GroupConfig, OrchestratorArgs
-from ..config import InstanceGroup
+from ..cluster.orchestrator import Cluster, GroupConfig
+from ..common.context import Context
 from ..storage.file_systems import Storage
+from ..workers.instance_groups import InstanceGroup
 
 _NODE_TYPES = {"controller": "Controller", "login": "Login", "worker": "Compute"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmArgs:
+    """What it is made from. ``ssh_public_key``: the one that may log in as ubuntu; ``accounting``: the database that
+    HyperPod's own slurmdbd uses, None where the scripts know it."""
+
+    context: Context
+    ssh_public_key: str | None = None
+    accounting: aws_native.sagemaker.ClusterAccountingDatabaseArgs | None = None
 
 
 class Slurm(ComponentResource):
@@ -32,16 +44,14 @@ class Slurm(ComponentResource):
     outputs: Mapping[str, Input[str]]
     volume_role: Input[str] | None = None
 
-    def __init__(self, name: str, args: OrchestratorArgs, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: SlurmArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Slurm", name, None, opts)
-        context = args.context
-        self._config = context.config
         self.ready, self.outputs = [], {"connect": connect_command(pulumi.get_stack())}
-        if key := context.settings.ssh_public_key:
+        if key := args.ssh_public_key:
             self.ready.append(
                 aws.ssm.Parameter(
                     f"{name}-ssh-public-key",
-                    name=f"/hyperpod/{context.names.cluster}/ssh-public-key",
+                    name=args.context.names.ssh_key_parameter,
                     type="String",
                     value=key.strip(),
                     description="Public key that may log in to the nodes as ubuntu",
@@ -55,11 +65,10 @@ class Slurm(ComponentResource):
 
     def group_config(self, group: InstanceGroup) -> GroupConfig:
         """A group's node type, and for workers their partition."""
-        partition = self._config.slurm_partition(group)
         return GroupConfig(
             slurm_config=aws_native.sagemaker.ClusterSlurmConfigArgs(
                 node_type=aws_native.sagemaker.ClusterSlurmConfigNodeType(_NODE_TYPES[group.role]),
-                partition_names=[partition] if partition else None,
+                partition_names=[group.partition] if group.partition else None,
             )
         )
 

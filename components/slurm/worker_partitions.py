@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from hyperpod_node.slurm.partitions import RESERVED, is_taken
 
 from ..catalogue.accelerators import ACCELERATORS
-from ..config.model import Settings
 from ..schema.problems import Problem
+from ..workers.keys import ClusterKeys
 
 
-def worker_partition_problems(settings: Settings) -> Iterator[Problem]:
+def worker_partition_problems(settings: ClusterKeys) -> Iterator[Problem]:
     """Groups whose partition would be another one's. A cluster's only group needs none of its own.
 
     Group names and HyperPod's own partition names have the same form (SageMaker API Reference,
     ClusterInstanceGroupSpecification and ClusterSlurmConfigDetails), and Slurm limits them no further.
     """
-    if settings.orchestrator != "slurm" or len(settings.workers) < 2:
+    if len(settings.workers) < 2:
         return
     shared = ACCELERATORS[settings.accelerator].slurm_partition
     for number, group in enumerate(settings.workers):

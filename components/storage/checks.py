@@ -6,26 +6,28 @@ from collections.abc import Iterator
 
 from ..catalogue.accelerators import CATALOGUE
 from ..common.names import LIFECYCLE_BUCKET
-from ..config.model import Settings
 from ..schema.problems import Problem
+from ..workers.keys import ClusterKeys
+from .keys import Fsx
 
 # Amazon FSx for Lustre User Guide. "Increasing storage capacity": with EFA, GiB by MB/s per TiB. "Configuring EFA
 # clients": connections.
 FSX_EFA_STEPS_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
 FSX_EFA_MAX_CONNECTIONS = 1024
+# GiB of a storage server of Lustre, with EFA times the throughput; GiB of a metadata server.
+_SERVER_GIB, _EFA_SERVER, _METADATA_SERVER_GIB = 2400, 4_800_000, 24000
 # What the stack decides about a file system that it makes; of these, what also holds for one for /home.
 _OF_OWN = ("storageGiB", "throughput", "compression", "backupDays", "retainOnDelete")
 _OF_HOMES_TOO = ("backupDays", "retainOnDelete")
 
 
-def file_system_problems(settings: Settings) -> Iterator[Problem]:
-    """Everything wrong with ``hyperpod:fsx``."""
-    yield from _fsx(settings)
-    yield from _fsx_efa(settings)
+def file_system_problems(fsx: Fsx, gib: int, settings: ClusterKeys, *, existing_vpc: bool) -> Iterator[Problem]:
+    """Everything wrong with ``hyperpod:fsx``. ``gib``: the capacity, by the size where it is not given."""
+    yield from _fsx(fsx, settings.orchestrator, existing_vpc=existing_vpc)
+    yield from _fsx_efa(fsx, gib, settings)
 
 
-def _fsx(settings: Settings) -> Iterator[Problem]:
-    fsx = settings.fsx
+def _fsx(fsx: Fsx, orchestrator: str, *, existing_vpc: bool) -> Iterator[Problem]:
     if fsx.storage_gib is not None and not (
         fsx.storage_gib == 1200 or (fsx.storage_gib > 0 and fsx.storage_gib % 2400 == 0)
     ):
@@ -37,7 +39,7 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
             fix="a separate bucket for data",
         )
     if fsx.file_system_id:
-        yield from _existing_file_system(settings)
+        yield from _existing_file_system(fsx, existing_vpc=existing_vpc)
     if fsx.linked_bucket is not None and fsx.backup_days:
         yield Problem(
             key="hyperpod:fsx.backupDays",
@@ -50,7 +52,7 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
             what="there is no bucket to delete objects from",
             fix="leave it out, or set linkedBucket",
         )
-    if fsx.home_storage_gib and settings.orchestrator == "eks":
+    if fsx.home_storage_gib and orchestrator == "eks":
         yield Problem(
             key="hyperpod:fsx.homeStorageGiB",
             what="pods have no home directories",
@@ -68,19 +70,19 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
             what="there is no file system for /home whose throughput it could be",
             fix="leave it out, or set homeStorageGiB",
         )
-    if fsx.home_file_system_id and settings.orchestrator == "eks":
+    if fsx.home_file_system_id and orchestrator == "eks":
         yield Problem(
             key="hyperpod:fsx.homeFileSystemId",
             what="pods have no home directories",
             fix="leave it out with orchestrator eks",
         )
-    elif fsx.home_file_system_id and not settings.network.vpc_id:
+    elif fsx.home_file_system_id and not existing_vpc:
         yield Problem(
             key="hyperpod:fsx.homeFileSystemId",
             what="it is in one of your VPCs, and the VPC that this stack creates cannot reach it",
             fix="name that VPC, a private subnet and security groups in it (hyperpod:network.vpcId)",
         )
-    if fsx.retain_on_delete and not settings.network.vpc_id:
+    if fsx.retain_on_delete and not existing_vpc:
         yield Problem(
             key="hyperpod:fsx.retainOnDelete",
             what="a retained file system keeps interfaces in its subnet, so the stack's own VPC could not be deleted",
@@ -88,9 +90,9 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
         )
 
 
-def _existing_file_system(settings: Settings) -> Iterator[Problem]:
-    fsx, key = settings.fsx, "hyperpod:fsx.fileSystemId"
-    if not settings.network.vpc_id:
+def _existing_file_system(fsx: Fsx, *, existing_vpc: bool) -> Iterator[Problem]:
+    key = "hyperpod:fsx.fileSystemId"
+    if not existing_vpc:
         yield Problem(
             key=key,
             what="it is in one of your VPCs, and the VPC that this stack creates cannot reach it",
@@ -110,21 +112,20 @@ def _existing_file_system(settings: Settings) -> Iterator[Problem]:
             )
 
 
-def _fsx_efa(settings: Settings) -> Iterator[Problem]:
+def _fsx_efa(fsx: Fsx, gib: int, settings: ClusterKeys) -> Iterator[Problem]:
     """What EFA to the file system requires.
 
     The rules of existing security groups are not checked here. FSx itself refuses groups that do not allow all traffic
     to and from themselves.
     """
-    fsx = settings.fsx
     if not fsx.efa:
         return
     step = None if fsx.file_system_id else FSX_EFA_STEPS_GIB.get(fsx.throughput)
-    if step and settings.fsx_gib % step:
-        others = ", ".join(f"{gib} at {speed}" for speed, gib in FSX_EFA_STEPS_GIB.items() if gib != step)
+    if step and gib % step:
+        others = ", ".join(f"{size} at {speed}" for speed, size in FSX_EFA_STEPS_GIB.items() if size != step)
         yield Problem(
             key="hyperpod:fsx.storageGiB",
-            what=f"{settings.fsx_gib} GiB with EFA at {fsx.throughput} MB/s per TiB",
+            what=f"{gib} GiB with EFA at {fsx.throughput} MB/s per TiB",
             fix=f"a multiple of {step}, or of {others}",
         )
     known = [(group, CATALOGUE[group.instance_type]) for group in settings.groups if group.instance_type in CATALOGUE]
@@ -147,3 +148,17 @@ def _fsx_efa(settings: Settings) -> Iterator[Problem]:
             what=f"the workers would open {connections} EFA connections",
             fix=f"a file system takes {FSX_EFA_MAX_CONNECTIONS}: fewer nodes, or no EFA to the file system",
         )
+
+
+def file_servers(fsx: Fsx, gib: int) -> int:
+    """Addresses of new file systems: one for each storage server and each metadata server of Lustre, and one for homes.
+
+    Amazon FSx for Lustre User Guide, "IP addresses for file systems": TiB for each storage server, and a metadata
+    server for 12,000 IOPS; "File system metadata performance": IOPS of the automatic mode, which EFA comes with.
+    """
+    homes = 1 if fsx.home_storage_gib else 0
+    if fsx.file_system_id:
+        return homes
+    storage = -(-gib // (_EFA_SERVER // fsx.throughput if fsx.efa else _SERVER_GIB))
+    metadata = max(1, gib // _METADATA_SERVER_GIB) if fsx.efa else 1
+    return storage + metadata + homes

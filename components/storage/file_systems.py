@@ -12,6 +12,7 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..common.context import Context
 from ..common.names import CLUSTER_ID_TAG
+from .keys import Fsx
 
 # The newest Lustre server version that PERSISTENT_2 offers and HyperPod's client supports (FSx for Lustre User Guide).
 LUSTRE_VERSION = "2.15"
@@ -31,12 +32,14 @@ HOME_OPTIONS = ("rw", "crossmnt", "sync", "no_root_squash")
 
 @dataclass(frozen=True, kw_only=True)
 class StorageArgs:
-    """What the file system is made from.
+    """What the file systems are made from: their keys, and the capacity of the one for /fsx.
 
     ``ready`` are the rules of the security groups: FSx checks them, and refuses groups that do not allow its traffic.
     """
 
     context: Context
+    fsx: Fsx
+    capacity_gib: int
     subnet_id: Input[str]
     security_group_ids: Sequence[Input[str]]
     ready: Sequence[pulumi.Resource] = ()
@@ -67,7 +70,7 @@ class Storage(ComponentResource):
 
     def __init__(self, name: str, args: StorageArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Storage", name, None, opts)
-        context, fsx = args.context, args.context.settings.fsx
+        fsx = args.fsx
         if fsx.file_system_id:
             file_system = aws.fsx.LustreFileSystem.get(
                 f"{name}-existing", fsx.file_system_id, opts=ResourceOptions(parent=self)
@@ -79,7 +82,7 @@ class Storage(ComponentResource):
         else:
             file_system = self._lustre(name, args)
             self.file_system_id = file_system.id
-            self.capacity_gib = Output.from_input(context.config.fsx_gib)
+            self.capacity_gib = Output.from_input(args.capacity_gib)
             throughput = Output.from_input(fsx.throughput)
         self.bandwidth = Output.all(self.capacity_gib, throughput).apply(lambda found: bandwidth(*found))
         if fsx.linked_bucket:
@@ -115,13 +118,13 @@ class Storage(ComponentResource):
 
     def _lustre(self, name: str, args: StorageArgs) -> aws.fsx.LustreFileSystem:
         """The stack's own file system for /fsx."""
-        context, fsx = args.context, args.context.settings.fsx
+        context, fsx = args.context, args.fsx
         metadata = aws.fsx.LustreFileSystemMetadataConfigurationArgs(mode="AUTOMATIC") if fsx.efa else None
         return aws.fsx.LustreFileSystem(
             f"{name}-lustre",
             deployment_type=DEPLOYMENT_TYPE,
             storage_type="SSD",
-            storage_capacity=context.config.fsx_gib,
+            storage_capacity=args.capacity_gib,
             per_unit_storage_throughput=fsx.throughput,
             data_compression_type=fsx.compression,
             efa_enabled=True if fsx.efa else None,
@@ -136,7 +139,7 @@ class Storage(ComponentResource):
             tags={"Name": context.names.cluster, CLUSTER_ID_TAG: context.names.cluster_id},
             opts=ResourceOptions(
                 parent=self,
-                protect=context.settings.protect,
+                protect=context.protect,
                 retain_on_delete=fsx.retain_on_delete,
                 # FSx sets it once: turning backups on later would create a new, empty file system.
                 ignore_changes=["copyTagsToBackups"],
@@ -146,7 +149,7 @@ class Storage(ComponentResource):
 
     def _home(self, name: str, args: StorageArgs) -> aws.fsx.OpenZfsFileSystem:
         """The file system for /home. By its type the nodes tell it from the other one, which has the same tag."""
-        context, fsx = args.context, args.context.settings.fsx
+        context, fsx = args.context, args.fsx
         return aws.fsx.OpenZfsFileSystem(
             f"{name}-home",
             deployment_type=HOME_DEPLOYMENT_TYPE,
@@ -173,7 +176,7 @@ class Storage(ComponentResource):
             tags={"Name": f"{context.names.cluster}-home", CLUSTER_ID_TAG: context.names.cluster_id},
             opts=ResourceOptions(
                 parent=self,
-                protect=context.settings.protect,
+                protect=context.protect,
                 retain_on_delete=fsx.retain_on_delete,
                 # FSx sets it once, as with Lustre.
                 ignore_changes=["copyTagsToBackups"],

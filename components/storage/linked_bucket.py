@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pulumi_aws as aws
 
-from ..config import Config, Problem
+from ..schema.problems import Problem
 
 _BUCKET = "hyperpod:fsx.linkedBucket"
 
@@ -15,13 +15,12 @@ _BUCKET = "hyperpod:fsx.linkedBucket"
 _MISSING, _MOVED = ("couldn't find resource", "StatusCode: 404", "NoSuchBucket"), ("StatusCode: 301",)
 
 
-def bucket_problems(config: Config) -> Iterator[Problem]:
-    """A linked bucket that does not exist, or is in another region than the file system.
+def bucket_problems(bucket: str | None, here: str) -> Iterator[Problem]:
+    """A linked bucket that does not exist, or is in another region than ``here``, the file system's.
 
     What changes in it is imported, and that is possible only within a region (FSx for Lustre User Guide, "Region and
     account support for linked S3 buckets"). A bucket that the caller may not look at can be another account's.
     """
-    bucket, here = config.settings.fsx.linked_bucket, config.region.name
     if not bucket:
         return
     fix = f"a bucket in {here}"

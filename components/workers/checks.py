@@ -7,20 +7,19 @@ from collections.abc import Iterator
 
 from ..catalogue.accelerators import CATALOGUE, UnknownInstanceType, lookup
 from ..catalogue.regions import Region
-from ..config.model import Settings
 from ..schema.problems import Problem
-from ..slurm.keys import DEFAULT_LOST_NODE_SECONDS
-from .keys import DEFAULT_CONTROLLER_TYPE, WorkerGroup
+from .keys import DEFAULT_CONTROLLER_TYPE, DEFAULT_LOST_NODE_SECONDS, ClusterKeys, WorkerGroup
 
 # CreateCluster, InstanceGroups.
 MAX_GROUPS = 100
-
-
 # SageMaker Developer Guide, "Reserve Flexible Training Plans for ML workloads", UltraServers in SageMaker AI.
 ULTRASERVERS, ULTRASERVER_REGION, ULTRASERVER_ZONE = "ml.p6e-", "us-east-1", "us-east-1-dfw-2a"
 
 
-def worker_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
+def worker_problems(
+    settings: ClusterKeys, region: Region | None, *, existing_vpc: bool, continuous: bool
+) -> Iterator[Problem]:
+    """Everything wrong with the worker groups but for what their types imply. ``continuous``: how nodes come."""
     for name, times in Counter(group.name for group in settings.workers).items():
         if times > 1:
             yield Problem(key="hyperpod:workers", what=f'{times} groups are named "{name}"', fix="names must differ")
@@ -31,10 +30,13 @@ def worker_problems(settings: Settings, region: Region | None) -> Iterator[Probl
             fix=f"HyperPod takes {MAX_GROUPS}, controller and login included",
         )
     for index, group in enumerate(settings.workers):
-        yield from _worker(f"hyperpod:workers[{index}]", group, settings, region)
+        key = f"hyperpod:workers[{index}]"
+        yield from _worker(key, group, settings)
+        yield from _capacity(key, group, region, continuous=continuous)
+        yield from _ultraserver(f"{key}.instanceType", group.instance_type, region, existing_vpc=existing_vpc)
 
 
-def _worker(key: str, group: WorkerGroup, settings: Settings, region: Region | None) -> Iterator[Problem]:
+def _worker(key: str, group: WorkerGroup, settings: ClusterKeys) -> Iterator[Problem]:
     if settings.orchestrator == "slurm" and group.name in ("controller", "login"):
         yield Problem(
             key=f"{key}.name", what=f'"{group.name}" cannot name a worker group', fix="taken by the head nodes"
@@ -51,14 +53,6 @@ def _worker(key: str, group: WorkerGroup, settings: Settings, region: Region | N
             what=f"a core of {row.name} has no second thread",
             fix=f"{row.threads_per_core}, or leave it out",
         )
-    yield from _capacity(key, group, settings, region)
-    there = settings.network.vpc_id and (region is None or region.name == ULTRASERVER_REGION)
-    if group.instance_type.startswith(ULTRASERVERS) and not there:
-        yield Problem(
-            key=f"{key}.instanceType",
-            what=f"SageMaker has {group.instance_type} only in the Local Zone {ULTRASERVER_ZONE}",
-            fix="a VPC of yours there (hyperpod:network.vpcId), which no VPC of ours is, or another type",
-        )
     if settings.orchestrator == "slurm":
         for field in ("labels", "taints"):
             if getattr(group, field):
@@ -67,7 +61,7 @@ def _worker(key: str, group: WorkerGroup, settings: Settings, region: Region | N
                 )
 
 
-def _accelerator(key: str, name: str, settings: Settings) -> Iterator[Problem]:
+def _accelerator(key: str, name: str, settings: ClusterKeys) -> Iterator[Problem]:
     try:
         row = lookup(name)
     except UnknownInstanceType as unknown:
@@ -81,7 +75,17 @@ def _accelerator(key: str, name: str, settings: Settings) -> Iterator[Problem]:
         yield Problem(key=key, what=what, fix=f"one of {', '.join(fits)}")
 
 
-def _capacity(key: str, group: WorkerGroup, settings: Settings, region: Region | None) -> Iterator[Problem]:
+def _ultraserver(key: str, name: str, region: Region | None, *, existing_vpc: bool) -> Iterator[Problem]:
+    there = existing_vpc and (region is None or region.name == ULTRASERVER_REGION)
+    if name.startswith(ULTRASERVERS) and not there:
+        yield Problem(
+            key=key,
+            what=f"SageMaker has {name} only in the Local Zone {ULTRASERVER_ZONE}",
+            fix="a VPC of yours there (hyperpod:network.vpcId), which no VPC of ours is, or another type",
+        )
+
+
+def _capacity(key: str, group: WorkerGroup, region: Region | None, *, continuous: bool) -> Iterator[Problem]:
     if group.training_plan_arn is not None:
         where = group.training_plan_arn.split(":")[3]
         if region and where != region.name:
@@ -96,7 +100,7 @@ def _capacity(key: str, group: WorkerGroup, settings: Settings, region: Region |
             )
     needs_continuous = {"capacity": group.capacity == "spot", "minCount": group.min_count is not None}
     for field, needed in needs_continuous.items():
-        if needed and settings.node_provisioning != "Continuous":
+        if needed and not continuous:
             what = "spot capacity" if field == "capacity" else "a minimum count"
             yield Problem(
                 key=f"{key}.{field}",
@@ -105,12 +109,13 @@ def _capacity(key: str, group: WorkerGroup, settings: Settings, region: Region |
             )
 
 
-def head_node_problems(settings: Settings) -> Iterator[Problem]:
+def head_node_problems(settings: ClusterKeys, lost_node_seconds: int) -> Iterator[Problem]:
+    """Everything wrong with controller and login nodes."""
     if settings.orchestrator == "eks":
         given = {
             "login": settings.login is not None,
             "controllerInstanceType": settings.controller_instance_type != DEFAULT_CONTROLLER_TYPE,
-            "lostNodeSeconds": settings.lost_node_seconds != DEFAULT_LOST_NODE_SECONDS,
+            "lostNodeSeconds": lost_node_seconds != DEFAULT_LOST_NODE_SECONDS,
         }
         for key, present in given.items():
             if present:

@@ -14,7 +14,8 @@ from .keys import Taint, WorkerGroup
 class InstanceGroup:
     """One HyperPod instance group with every value filled in.
 
-    ``volume_gib`` is the data volume at /opt/sagemaker. ``taints`` are those of its Kubernetes nodes.
+    ``volume_gib`` is the data volume at /opt/sagemaker. ``taints`` are those of its Kubernetes nodes. ``partition`` is
+    that into which HyperPod's agent puts its nodes on Slurm, empty for head nodes.
     """
 
     name: str
@@ -22,5 +23,6 @@ class InstanceGroup:
     type: InstanceType
     count: int
     volume_gib: int
+    partition: str = ""
     worker: WorkerGroup | None = None
     taints: tuple[Taint, ...] = ()

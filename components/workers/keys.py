@@ -8,10 +8,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictInt
 
-from ..catalogue.accelerators import find
+from ..catalogue.accelerators import ACCELERATORS, find
 from ..schema.fields import (
     IN_PLACE,
+    NONE_IF_EMPTY,
+    REFUSED,
     Change,
+    ClusterName,
     GroupName,
     ImageRelease,
     Model,
@@ -20,11 +23,7 @@ from ..schema.fields import (
 
 # SageMaker API Reference: CreateCluster (InstanceCount, VolumeSizeInGB), InstanceGroupName.
 MAX_COUNT = 6758
-
-
 MAX_VOLUME_GIB = 16384
-
-
 GROUP_NAME_LIMIT = 63
 
 
@@ -45,24 +44,16 @@ SIZES: Mapping[str, Size] = {
     "medium": Size(workers=8, fsx_gib=4800, volume_gib=500),
     "large": Size(workers=32, fsx_gib=14400, volume_gib=1000),
 }
-
-
+DEFAULT_LOST_NODE_SECONDS = 10
 DEFAULT_CONTROLLER_TYPE = "ml.m5.2xlarge"
-
-
 # Default number of nodes in a group without accelerators. HyperPod does not replace such nodes by itself, and a small
 # one takes 14 pods (SageMaker Developer Guide, "Getting started with Amazon EKS support in SageMaker HyperPod").
 SYSTEM_NODES = 3
-
-
 # Data volume of nodes that do not train: that of the controller in the CloudFormation templates in
 # github.com/sunilpp/hyperpod-quickstart.
 HEAD_VOLUME_GIB = 200
-
-
 _REPLACES_ROOTS = Change("in place", "in place: all nodes of the group at once, with new root volumes; pods end")
-
-
+MEMBERS = Change("in place", "added and removed in place")
 _OF_A_NEW_GROUP = Change("refused", "refused for an existing group: add one with another name")
 
 
@@ -133,3 +124,38 @@ class Login(Model):
     """Instance type, for example ml.m5.large."""
     count: Annotated[StrictInt, IN_PLACE] = Field(1, ge=1, le=MAX_COUNT)
     """Number of login nodes."""
+
+
+class ClusterKeys(Model):
+    """The keys that say what the cluster is and which nodes it has: what most rules of other features ask for."""
+
+    cluster_name: Annotated[ClusterName, REFUSED] = "hyperpod"
+    orchestrator: Annotated[Literal["slurm", "eks"], REFUSED] = "slurm"
+    accelerator: Annotated[
+        Literal["gpu", "trainium"], Change("in part", "in place if the worker groups get new names; otherwise refused")
+    ] = "gpu"
+    size: Annotated[
+        Literal["small", "medium", "large"], Change("in part", "in place; refused if the file system would shrink")
+    ] = "small"
+    availability_zone_id: Annotated[str | None, NONE_IF_EMPTY, REFUSED] = None
+    workers: Annotated[tuple[WorkerGroup, ...], MEMBERS] = ()
+    controller_instance_type: Annotated[str, REFUSED] = DEFAULT_CONTROLLER_TYPE
+    login: Annotated[Login | None, NONE_IF_EMPTY, MEMBERS] = None
+
+    @property
+    def groups(self) -> tuple[WorkerGroup, ...]:
+        """The configured worker groups, or one of the accelerator's default type."""
+        default = WorkerGroup(name="workers", instanceType=ACCELERATORS[self.accelerator].default_worker_type)
+        return self.workers or (default,)
+
+    def count_of(self, group: WorkerGroup) -> int:
+        """Number of nodes in a worker group: as configured, or the default."""
+        if group.count is not None:
+            return group.count
+        return SIZES[self.size].workers if group.accelerated else SYSTEM_NODES
+
+    def volume_of(self, group: WorkerGroup) -> int:
+        """Data volume of a worker group's nodes in GiB: as configured, or the default."""
+        if group.volume_gib is not None:
+            return group.volume_gib
+        return SIZES[self.size].volume_gib if group.accelerated else HEAD_VOLUME_GIB

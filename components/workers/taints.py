@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..catalogue.accelerators import ACCELERATORS
-from ..config.model import Settings
-from .keys import Taint, WorkerGroup
+from .keys import ClusterKeys, Taint, WorkerGroup
 
 
-def system_groups(settings: Settings) -> tuple[WorkerGroup, ...]:
+def system_groups(settings: ClusterKeys) -> tuple[WorkerGroup, ...]:
     """The groups for the cluster's own pods; none where these share the other groups' nodes."""
     return tuple(
         group
@@ -21,16 +20,16 @@ def system_groups(settings: Settings) -> tuple[WorkerGroup, ...]:
     )
 
 
-def open_groups(settings: Settings) -> tuple[WorkerGroup, ...]:
+def open_groups(settings: ClusterKeys) -> tuple[WorkerGroup, ...]:
     """The groups whose nodes accept any pod: pods without tolerations can run only there."""
     return tuple(group for group in settings.groups if _open(settings, group, taints_of(settings, group)))
 
 
-def _open(settings: Settings, group: WorkerGroup, taints: Iterable[Taint]) -> bool:
+def _open(settings: ClusterKeys, group: WorkerGroup, taints: Iterable[Taint]) -> bool:
     return settings.count_of(group) > 0 and not any(taint.repels for taint in taints)
 
 
-def taints_of(settings: Settings, group: WorkerGroup) -> tuple[Taint, ...]:
+def taints_of(settings: ClusterKeys, group: WorkerGroup) -> tuple[Taint, ...]:
     """A group's taints: the configured ones, or one that reserves accelerators where other pods have other nodes.
 
     The taint has the name of the accelerator's resource, and pods that request the resource tolerate it (admission

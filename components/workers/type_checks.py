@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..catalogue.accelerators import ACCELERATORS, InstanceType, find, nearest
-from ..config.model import Settings
-from ..config.resolved import Config
 from ..schema.problems import Problem
-from .keys import WorkerGroup
+from .instance_groups import InstanceGroup
+from .keys import ClusterKeys, WorkerGroup
 from .taints import taints_of
 
 # CUDA C++ Programming Guide, "Compute Capabilities": __nv_bfloat16 from 8.0 on; a T4 has 7.5.
 _NO_BFLOAT16 = "T4"
 
 
-def type_problems(settings: Settings) -> Iterator[Problem]:
+def type_problems(settings: ClusterKeys, *, packages: bool) -> Iterator[Problem]:
     """No accelerators at all, what HyperPod does not test, and what nodes with Arm processors cannot do here.
 
     HyperPod has ARM64 images of every supported Kubernetes version and of Slurm 25.11 (SageMaker Developer Guide,
@@ -40,7 +39,7 @@ def type_problems(settings: Settings) -> Iterator[Problem]:
         if (row := find(group.instance_type)) is None or row.architecture != "arm64":
             continue
         if settings.orchestrator == "slurm":
-            yield from _without_packages(settings, f"{key}.instanceType", row.name)
+            yield from _for_x86(f"{key}.instanceType", row.name, packages)
             continue
         if not row.accelerator and not any(taint.repels for taint in taints_of(settings, group)):
             yield Problem(
@@ -55,10 +54,10 @@ def type_problems(settings: Settings) -> Iterator[Problem]:
             heads["hyperpod:login.instanceType"] = settings.login.instance_type
         for key, name in heads.items():
             if (row := find(name)) and row.architecture == "arm64":
-                yield from _without_packages(settings, key, name)
+                yield from _for_x86(key, name, packages)
 
 
-def _untested(settings: Settings, key: str, group: WorkerGroup) -> Iterator[Problem]:
+def _untested(settings: ClusterKeys, key: str, group: WorkerGroup) -> Iterator[Problem]:
     """Deep health checks are for accelerators, and with Slurm for GPUs (SageMaker Developer Guide, "Deep health checks"
     of EKS and of Slurm clusters, instance type compatibility)."""
     if not group.accelerated:
@@ -71,9 +70,9 @@ def _untested(settings: Settings, key: str, group: WorkerGroup) -> Iterator[Prob
         )
 
 
-def _without_packages(settings: Settings, key: str, name: str) -> Iterator[Problem]:
+def _for_x86(key: str, name: str, packages: bool) -> Iterator[Problem]:
     """Enroot's packages go to every node of a cluster, and `hyperpod containers` fetches those for x86_64."""
-    if settings.slurm.container_packages:
+    if packages:
         yield Problem(
             key=key,
             what=f"{name} has Arm processors, and the packages of hyperpod:slurm.containerPackages are for x86_64",
@@ -81,12 +80,12 @@ def _without_packages(settings: Settings, key: str, name: str) -> Iterator[Probl
         )
 
 
-def type_notes(config: Config) -> Iterator[str]:
+def type_notes(groups: Sequence[InstanceGroup], *, slurm: bool) -> Iterator[str]:
     """What the instance types of a stack lack, in words for people who are about to pay for it."""
-    nodes = sum(group.count for group in config.training_groups)
-    for row in {group.type.name: group.type for group in config.instance_groups}.values():
+    nodes = sum(group.count for group in groups if group.role == "worker" and group.type.accelerator)
+    for row in {group.type.name: group.type for group in groups}.values():
         if not row.catalogued:
-            yield _unknown(row, slurm=config.settings.orchestrator == "slurm")
+            yield _unknown(row, slurm=slurm)
         elif row.accelerator and row.efa == "no" and nodes > 1:
             yield (
                 f"{row.name} has no EFA: jobs on several nodes talk over TCP, at {row.network_gbps:g} Gbit/s a node at "

@@ -16,7 +16,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from components.nodes.lifecycle_bucket import ENTRY_POINT, PREFIX
+from components.common.names import ENTRY_POINT
+from components.nodes.lifecycle_bucket import PREFIX
 
 from ..failures import Failure, bad_input, described
 from ..target import Target

@@ -15,7 +15,6 @@ from components.catalogue.regions import REGIONS
 from components.config import ConfigError
 from components.estimates.cost import estimate
 from components.estimates.quotas import needed
-from components.workers.type_checks import type_notes
 
 from .. import files
 from ..aws import Aws
@@ -120,7 +119,7 @@ def init_command(
     if not dry_run:
         files.write(path, text)
     price = estimate(stack.config)
-    warnings = [*price.warnings, *type_notes(stack.config)]
+    warnings = [*price.warnings, *stack.config.notes]
     if as_json:
         console.emit(
             {

@@ -11,8 +11,6 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from components.network.subnets import addresses_needed
-
 from ..cluster.network_state import DIRECTIONS, open_to_itself, routes_of, why_public
 from ..failures import bad_input, reason
 from ..spending import quotas
@@ -128,7 +126,7 @@ def _subnet_lacks(target: Target, subnet: dict[str, Any], routes: list[dict[str,
         )
     if public := why_public(subnet, routes):
         yield Lack(what=f"{name} has {public}", fix=f"{_NETWORK}.privateSubnetId: a private subnet with a NAT gateway")
-    free, needed = subnet["AvailableIpAddressCount"], addresses_needed(settings)
+    free, needed = subnet["AvailableIpAddressCount"], settings.addresses
     if free < needed:
         yield Lack(
             what=f"{name} has {free} free addresses, and nodes and file systems take {needed}",

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, patch
 
+from components.common.names import ENTRY_POINT
 from components.config import parse
-from components.nodes.lifecycle_bucket import ENTRY_POINT
 from operations.engine.state import State
 from rehearsal.account import Account, Live
 from rehearsal.engines.deployment import Deployment, up

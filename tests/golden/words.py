@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from components.estimates import cost, quotas
-from components.network.endpoint_services import interface_services
 from tests.components.config.refusals import told
 from tests.golden.stacks import GOLDEN, WRITTEN
 from tests.support import config
@@ -52,7 +51,7 @@ def estimates() -> dict[str, dict[str, Any]]:
             **({"warnings": list(priced.warnings)} if priced.warnings else {}),
             "notes": list(priced.notes),
             "quotas": [quota.as_json() for quota in quotas.needed(made)],
-            "endpoints": list(interface_services(made)),
+            "endpoints": list(made.settings.interface_services),
         }
     return found
 

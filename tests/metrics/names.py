@@ -30,7 +30,9 @@ _TABLES = ("dcgm", "efa", "kube_state_metrics", "kueue", "lustre", "neuron", "no
 
 def namespace(config: Config, cluster: str) -> str:
     """The rules that a stack with a file system of its own gives its workspace."""
-    return rule_groups.namespace(config, cluster, bandwidth(config.fsx_gib, config.settings.fsx.throughput))
+    settings = config.settings
+    moved = bandwidth(settings.fsx_gib, settings.fsx.throughput)
+    return rule_groups.namespace(cluster, settings.orchestrator, settings.accelerator, config.worker_groups, moved)
 
 
 def rows(path: Path) -> list[dict[str, str]]:

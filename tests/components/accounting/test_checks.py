@@ -209,9 +209,10 @@ def test_whose_account_is_configured_is_in_it_and_charged_to_it() -> None:
 
 def test_members_whom_the_list_of_people_lacks_are_told_of_where_there_is_a_list() -> None:
     accounts = slurm(accounts=[{"name": "lab", "users": ["ada", "bbo", "ubuntu"]}])
-    assert strangers(config("slurm-gpu", **accounts).settings) == []
+    named = config("slurm-gpu", **accounts).settings.slurm.accounts
+    assert strangers((), named) == []
     people = [{"name": name, "uid": 2000 + number} for number, name in enumerate(("ada", "bob"))]
-    assert strangers(config("slurm-gpu", users=people, **accounts).settings) == ["bbo"]
+    assert strangers(config("slurm-gpu", users=people).settings.users, named) == ["bbo"]
 
 
 def test_every_region_that_hyperpod_is_in_has_its_authority_and_none_ends_soon() -> None:

@@ -110,7 +110,7 @@ def told(what: str) -> list[str]:
         spoil(folder, what)
         os.environ.pop(UNVERIFIED_VARIABLE, None)
         with patch.object(charts, "needed", lambda _: (chart,)), pytest.raises(ConfigError) as refused:
-            charts.require(config("eks-gpu"))
+            charts.require(config("eks-gpu").settings)
         return [str(problem) for problem in refused.value.problems]
 
 
@@ -126,14 +126,14 @@ def test_without_the_charts_nothing_is_created_and_the_command_is_named(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(UNVERIFIED_VARIABLE, raising=False)
     with pytest.raises(ConfigError, match="nothing was created") as refused:
-        charts.require(config("eks-gpu"))
+        charts.require(config("eks-gpu").settings)
     assert [problem.key for problem in refused.value.problems] == ["charts/HyperPodHelmChart", "charts/kueue"]
     assert all("hyperpod charts" in problem.fix for problem in refused.value.problems)
 
 
 def test_slurm_needs_no_chart_and_a_cluster_without_queues_only_hyperpods() -> None:
-    assert charts.needed(config("slurm-gpu")) == ()
-    assert charts.needed(config("eks-gpu", charts={"queues": "none"})) == (HYPERPOD,)
+    assert charts.needed(config("slurm-gpu").settings) == ()
+    assert charts.needed(config("eks-gpu", charts={"queues": "none"}).settings) == (HYPERPOD,)
 
 
 def test_the_rehearsal_says_that_a_stand_in_plays_the_chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_the_rehearsal_says_that_a_stand_in_plays_the_chart(tmp_path: Path, monk
     monkeypatch.setenv(UNVERIFIED_VARIABLE, UNVERIFIED)
     said: list[str] = []
     monkeypatch.setattr("pulumi.log.warn", said.append)
-    charts.require(config("eks-gpu"))
+    charts.require(config("eks-gpu").settings)
     assert "a stand-in plays its part" in said[0]
 
 

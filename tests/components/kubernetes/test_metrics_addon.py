@@ -22,7 +22,10 @@ def addon(stack: str) -> ResourceState:
 
 
 def levels(**settings: Any) -> dict[str, str]:
-    text = metrics_addon.configuration(config("eks-gpu", **settings), WORKSPACE, "https://aps.example.com/ws-1/")
+    made = config("eks-gpu", **settings)
+    governed = made.settings.charts.queues == "task-governance"
+    chosen, endpoint = made.settings.observability, "https://aps.example.com/ws-1/"
+    text = metrics_addon.configuration(chosen, made.worker_groups, governed, WORKSPACE, endpoint)
     return {name: one["level"] for name, one in json.loads(text)["metricsProvider"].items()}
 
 

@@ -87,7 +87,9 @@ def told(answers: tuple[str | Exception, Zones], **settings: Any) -> list[str]:
         ),
     ):
         made = config("dev", **{**BUCKET, "availabilityZoneId": "usw2-az1", **settings})
-        return [str(problem) for problem in (*bucket_problems(made), *zone_problems(made))]
+        linked = bucket_problems(made.settings.fsx.linked_bucket, made.region.name)
+        lacking = zone_problems(made.region, made.zone_id, made.settings.interface_services)
+        return [str(problem) for problem in (*linked, *lacking)]
 
 
 @each(BAD)

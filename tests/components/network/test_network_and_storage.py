@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from components.network.endpoint_services import interface_services
-from components.network.subnets import MOST_ENDPOINTS, file_servers
+from components.network.subnets import MOST_ENDPOINTS
+from components.storage.checks import file_servers
 from tests.components.config.refusals import EKS, GROUP, Cases, check
 from tests.golden.stacks import VPC
 from tests.support import config
@@ -304,11 +304,12 @@ def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
     ],
 )
 def test_a_file_system_takes_an_address_for_each_server(fsx: dict[str, Any], servers: int) -> None:
-    assert file_servers(config("slurm-gpu", fsx=fsx).settings) == servers
+    settings = config("slurm-gpu", fsx=fsx).settings
+    assert file_servers(settings.fsx, settings.fsx_gib) == servers
 
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_no_network_gets_more_endpoints_than_have_room(closed: bool) -> None:
     closing = {"egress": "vpc-only", "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"}
     chosen = config("eks-gpu", network=closing if closed else {}, observability={"prometheus": "create"})
-    assert len(interface_services(chosen)) == MOST_ENDPOINTS[closed]
+    assert len(chosen.settings.interface_services) == MOST_ENDPOINTS[closed]

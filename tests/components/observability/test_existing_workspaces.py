@@ -42,13 +42,13 @@ BAD: dict[str, tuple[tuple[str, str, Exception | None], list[str]]] = {
 def told(answers: tuple[str, str, Exception | None]) -> list[str]:
     """What is said where AWS answers that."""
     account, status, topic = answers
-    there = SimpleNamespace(status=status)
+    there, given = SimpleNamespace(status=status), config("dev", **GIVEN).settings
     with (
         patch("pulumi_aws.amp.get_workspace", lambda *, workspace_id: there),
         patch("pulumi_aws.grafana.get_workspace", lambda *, workspace_id: there),
         patch("pulumi_aws.sns.get_topic", Mock(side_effect=topic)),
     ):
-        return [str(problem) for problem in existing_problems(config("dev", **GIVEN), account)]
+        return [str(problem) for problem in existing_problems(given.observability, given.alerts.topic_arn, account)]
 
 
 @each(BAD)

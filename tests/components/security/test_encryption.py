@@ -190,7 +190,7 @@ def told(given: tuple[str, dict[str, str] | Exception]) -> list[str]:
     found = [answer] if isinstance(answer, Exception) else [SimpleNamespace(**good | answer)]
     with patch("pulumi_aws.kms.get_key", Mock(side_effect=found)):
         chosen = config("dev", security={"kmsKey": key})
-        return [str(problem) for problem in key_problems(chosen, "123456789012")]
+        return [str(problem) for problem in key_problems(chosen.settings.security.kms_key, "123456789012")]
 
 
 @each(BAD)

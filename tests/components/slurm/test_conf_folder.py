@@ -8,7 +8,7 @@ from components.slurm import conf_folder
 from components.slurm.conf_folder import KEY, MOST_BYTES
 from tests.components.config.refusals import Tree, told_of
 from tests.rows import each
-from tests.support import ROOT, config
+from tests.support import ROOT
 
 # By the line, what is said of it.
 LINES = {
@@ -71,7 +71,7 @@ def test_without_the_key_nothing_is_said() -> None:
 
 def test_the_example_is_a_good_one() -> None:
     assert conf_folder.problems({"extraConf": str(ROOT / "docs/slurm.conf.d")}) == []
-    assert [path.name for path in conf_folder.files(config("dev", slurm={"extraConf": "docs/slurm.conf.d"}).settings)]
+    assert [path.name for path in conf_folder.files("docs/slurm.conf.d")]
 
 
 def test_a_parameter_whose_heading_in_the_manual_has_its_form_is_known_too() -> None:

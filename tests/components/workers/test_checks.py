@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from components.network.subnets import addresses_needed
-from components.workers.type_checks import type_notes
 from tests.components.config.refusals import EKS, GROUP, PLAN, SYSTEM, TAINT, Cases, check
 from tests.golden.stacks import VPC
 from tests.support import READY_STACKS, config
@@ -292,7 +290,7 @@ def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
 
 
 def notes(stack: str = "dev", **settings: Any) -> str:
-    return "\n".join(type_notes(config(stack, **settings)))
+    return "\n".join(config(stack, **settings).notes)
 
 
 def test_a_type_that_aws_adds_tomorrow_is_no_refusal_and_what_is_unknown_of_it_is_said() -> None:
@@ -307,7 +305,7 @@ def test_a_type_that_aws_adds_tomorrow_is_no_refusal_and_what_is_unknown_of_it_i
 
 def test_a_newer_type_takes_as_many_addresses_as_any_of_its_kind() -> None:
     def needed(name: str) -> int:
-        return addresses_needed(config("dev", workers=[{**GROUP, "instanceType": name, "count": 10}]).settings)
+        return config("dev", workers=[{**GROUP, "instanceType": name, "count": 10}]).settings.addresses
 
     assert needed("ml.p7.48xlarge") == needed("ml.p5.48xlarge")
 
