@@ -9,6 +9,7 @@ import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
 from ..common.context import Context
+from ..common.names import events_log_group
 from ..storage.file_systems import Storage
 
 # Amazon FSx for Lustre User Guide, "Amazon FSx for Lustre metrics and dimensions": one sample a minute from each disk
@@ -119,7 +120,7 @@ def _widgets(context: Context, file_system: str, recorded: bool) -> list[dict[st
         ("metric", _graph(context, file_system, "Metadata operations of /fsx a minute", "Sum", "MetadataOperations")),
     ]
     if recorded:
-        group = f"/aws/events/hyperpod/{context.names.cluster}"
+        group = events_log_group(context.names.cluster)
         query = f"SOURCE '{group}' | fields @timestamp, `detail-type`, @message | sort @timestamp desc | limit 50"
         rows.append(("log", {"title": "Events of HyperPod", "query": query, "view": "table"}))
     place = {"region": context.region.name}

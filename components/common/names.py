@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from hyperpod_node.facts.model import CLUSTER_ID_TAG as CLUSTER_ID_TAG
+from hyperpod_node.facts.model import own_path as own_path
 
 # Amazon S3 User Guide, "Bucket naming rules"; IAM User Guide, "IAM and STS quotas".
 BUCKET_LIMIT = 63
@@ -71,7 +72,7 @@ class Names:
     @property
     def ssh_key_parameter(self) -> str:
         """The name of the parameter with the key that may log in as ubuntu."""
-        return f"/hyperpod/{self.cluster}/ssh-public-key"
+        return f"/{own_path(self.cluster)}/ssh-public-key"
 
     @property
     def database(self) -> str:
@@ -89,6 +90,16 @@ class Names:
 
     def _role(self, kind: str) -> str:
         return f"{self.cluster}-{self.region}-{kind}-{self.digest}"
+
+
+def log_group(cluster: str, what: str) -> str:
+    """A log group of the stack."""
+    return f"/{own_path(cluster)}/{what}"
+
+
+def events_log_group(cluster: str) -> str:
+    """The log group for HyperPod's events: EventBridge may write only below /aws/events/."""
+    return f"/aws/events/{own_path(cluster)}"
 
 
 def for_stack(*, cluster: str, region: str, account: str, project: str, stack: str) -> Names:

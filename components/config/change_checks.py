@@ -16,9 +16,11 @@ from ..accounting.keys import Accounting
 from ..common.names import BUCKET, CLUSTER_ID_TAG, DEPLOYED_WITH, Names
 from ..network.endpoint_zones import zone_problems
 from ..observability.existing_workspaces import existing_problems
+from ..schema.fields import REFUSED, Change, Model
 from ..security import bucket_writers
 from ..security.encryption import KEY, key_problems
 from ..storage.linked_bucket import bucket_problems
+from ..workers.keys import OF_A_NEW_GROUP
 from . import Config, ConfigError, Problem
 
 _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi stack init NAME)"
@@ -55,13 +57,8 @@ def deployed_with(config: Config) -> dict[str, Any]:
         "region": config.region.name,
         "orchestrator": settings.orchestrator,
         "clusterName": settings.cluster_name,
-        "network": {
-            "cidr": "" if net.vpc_id else net.cidr,
-            "secondaryCidr": "" if net.vpc_id else net.secondary_cidr or "",
-            "vpcId": net.vpc_id or "",
-            "privateSubnetId": net.private_subnet_id or "",
-            "securityGroupIds": list(net.security_group_ids),
-        },
+        # An existing VPC has blocks of its own.
+        "network": _kept(net) | ({"cidr": "", "secondaryCidr": ""} if net.vpc_id else {}),
         "fsx": {
             "storageGiB": 0 if settings.fsx.file_system_id else config.fsx_gib,
             "efa": settings.fsx.efa,
@@ -73,15 +70,22 @@ def deployed_with(config: Config) -> dict[str, Any]:
         **({"setup": settings.slurm.setup} if settings.slurm.by_image else {}),
         **({"kmsKey": settings.security.kms_key} if settings.security.kms_key else {}),
         "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
-        "workers": {
-            group.name: {"threadsPerCore": group.threads_per_core, "capacity": group.capacity}
-            for group in settings.groups
-        },
+        "workers": {group.name: _kept(group, OF_A_NEW_GROUP, "instanceType") for group in settings.groups},
         "roleArn": settings.existing_role_arn or "",
         "kubernetesVersion": settings.kubernetes_version if settings.orchestrator == "eks" else "",
         "authenticationMode": settings.authentication_mode if settings.orchestrator == "eks" else "",
         **({"queues": settings.charts.queues} if settings.orchestrator == "eks" else {}),
     }
+
+
+def _kept(part: Model, change: Change = REFUSED, *without: str) -> dict[str, Any]:
+    """The values of a part's keys that cannot change, by their names: those whose change is that."""
+    values = {
+        key: getattr(part, name)
+        for key, (name, field) in zip(type(part).keys(), type(part).model_fields.items(), strict=True)
+        if change in field.metadata and key not in without
+    }
+    return {key: list(one) if isinstance(one, tuple) else one or "" for key, one in values.items()}
 
 
 def renamed(left: Mapping[str, Any], names: Names) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ import pulumi_aws as aws
 from pulumi import ComponentResource, ResourceOptions
 
 from ..common.context import Context
+from ..common.names import events_log_group
 from ..common.policies import allow, document
 
 # Amazon SageMaker Developer Guide, "Events that Amazon SageMaker AI sends to EventBridge".
@@ -41,10 +42,9 @@ class Validation(ComponentResource):
         super().__init__("hyperpod:index:Validation", name, None, opts)
         context = args.context
         cluster, child = context.names.cluster, ResourceOptions(parent=self)
-        # EventBridge may write only to log groups under /aws/events/.
         logs = aws.cloudwatch.LogGroup(
             f"{name}-events",
-            name=f"/aws/events/hyperpod/{cluster}",
+            name=events_log_group(cluster),
             retention_in_days=EVENT_LOG_DAYS,
             kms_key_id=context.key,
             opts=child,
@@ -94,7 +94,7 @@ def _writers(context: Context, rule: str) -> str:
     prevention").
     """
     services = {"Principal": {"Service": ["events.amazonaws.com", "delivery.logs.amazonaws.com"]}}
-    group = context.arn("logs", f"log-group:/aws/events/hyperpod/{context.names.cluster}:*")
+    group = context.arn("logs", f"log-group:{events_log_group(context.names.cluster)}:*")
     for_rule = {"ArnEquals": {"aws:SourceArn": rule}}
     return document(
         [

@@ -11,10 +11,11 @@ from hyperpod_node.facts.model import NodeRole
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..common.context import Context
+from ..common.names import log_group, own_path
 from ..common.policies import Statement, allow, assume_role, document
 from ..security.encryption import node_statements, workspace_statements
 from ..security.keys import Security
-from ..security.sessions import session_log_group
+from ..security.sessions import SESSIONS
 
 # Amazon SageMaker Developer Guide, "IAM role for SageMaker HyperPod": the managed policy every instance group needs
 # (lifecycle bucket, CloudWatch logs, Session Manager), and the actions to add for a custom VPC and for EKS.
@@ -194,17 +195,17 @@ class Identity(ComponentResource):
                 allow(_SESSION_ACTIONS, ["*"]),
             ]
         if self._args.security.session_logs:
-            recorded = self._context.arn("logs", f"log-group:{session_log_group(cluster)}")
+            recorded = self._context.arn("logs", f"log-group:{log_group(cluster, SESSIONS)}")
             statements += [
                 allow(["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"], [f"{recorded}:*"]),
                 allow(["logs:DescribeLogGroups"], ["*"]),
             ]
         if kind == "worker" and self._args.security.worker_secrets:
-            secrets = self._context.arn("secretsmanager", f"secret:hyperpod/{cluster}/*")
+            secrets = self._context.arn("secretsmanager", f"secret:{own_path(cluster)}/*")
             statements.append(allow(["secretsmanager:GetSecretValue"], [secrets]))
         if kind == "worker" and not context.on_eks:
             # Roles for people; root gives each to its user or group (hyperpod_node/people/credentials.py).
-            named = f"arn:{context.partition}:iam::{context.account}:role/hyperpod/{cluster}/*"
+            named = f"arn:{context.partition}:iam::{context.account}:role/{own_path(cluster)}/*"
             statements.append(allow(["sts:AssumeRole"], [named]))
         if kind == "worker" and self._args.containers:
             # The account's own images, and AWS's deep learning containers.
@@ -222,6 +223,6 @@ class Identity(ComponentResource):
             ]
         else:
             statements.append(
-                allow(["ssm:GetParameter"], [self._context.arn("ssm", f"parameter/hyperpod/{cluster}/*")])
+                allow(["ssm:GetParameter"], [self._context.arn("ssm", f"parameter/{own_path(cluster)}/*")])
             )
         return statements

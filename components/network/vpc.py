@@ -11,6 +11,7 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..catalogue.regions import Region
 from ..common.context import Context
+from ..common.names import log_group
 from ..common.policies import allow, assume_role, document
 from ..security.encryption import log_statements
 from .endpoint_policies import endpoint_policy
@@ -236,9 +237,9 @@ class Network(ComponentResource):
 
     def _flow_logs(self, vpc: aws.ec2.Vpc) -> None:
         name, child = self._name, self._child
-        log_group = aws.cloudwatch.LogGroup(
+        logs = aws.cloudwatch.LogGroup(
             f"{name}-flow-logs",
-            name=f"/hyperpod/{self._context.names.cluster}/flow-logs",
+            name=log_group(self._context.names.cluster, "flow-logs"),
             retention_in_days=FLOW_LOG_DAYS,
             kms_key_id=self._context.key,
             opts=child,
@@ -258,7 +259,7 @@ class Network(ComponentResource):
         policy = aws.iam.RolePolicy(
             f"{name}-flow-logs",
             role=role.name,
-            policy=Output.all(log_group.arn, self._context.key).apply(
+            policy=Output.all(logs.arn, self._context.key).apply(
                 lambda both: document(
                     [
                         allow(write, [f"{both[0]}:*"]),
@@ -274,7 +275,7 @@ class Network(ComponentResource):
             vpc_id=vpc.id,
             traffic_type="ALL",
             log_destination_type="cloud-watch-logs",
-            log_destination=log_group.arn,
+            log_destination=logs.arn,
             iam_role_arn=role.arn,
             tags=self._tags("flow-logs"),
             opts=ResourceOptions(parent=self, depends_on=[policy]),

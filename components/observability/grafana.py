@@ -9,6 +9,7 @@ import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
 from ..common.context import Context
+from ..common.names import events_log_group, log_group
 from ..common.policies import Statement, allow, assume_role, document
 from ..security.encryption import log_statements, workspace_statements
 
@@ -93,10 +94,10 @@ def _cloudwatch(context: Context) -> list[Statement]:
     cluster = context.names.cluster
     groups = (
         f"/aws/sagemaker/Clusters/{cluster}/*",
-        f"/aws/events/hyperpod/{cluster}",
+        events_log_group(cluster),
         f"/aws/eks/{cluster}/*",
         f"/aws/containerinsights/{cluster}/*",
-        f"/hyperpod/{cluster}/*",
+        log_group(cluster, "*"),
     )
     logs = [context.arn("logs", f"log-group:{group}:*") for group in groups]
     return [

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import yaml
+from hyperpod_node.facts.model import USER_NAME
 from pydantic import Field, StrictBool, StrictInt
 
 from ..common.documents import load
@@ -23,7 +24,7 @@ CHARGED = Change("at boot", "in place, by `hyperpod accounts`, or by the next co
 UserName: TypeAlias = Annotated[
     str,
     form(
-        "[a-z_][a-z0-9_-]{0,31}",
+        USER_NAME,
         "cannot name an account",
         "at most 32 lower-case letters, digits, underscores and hyphens, with a letter or underscore first",
     ),

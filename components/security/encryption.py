@@ -9,6 +9,7 @@ import pulumi_aws as aws
 from pulumi import ComponentResource, Output, ResourceOptions
 
 from ..common.context import Context
+from ..common.names import events_log_group, log_group
 from ..common.policies import Statement, allow, document
 from ..schema.problems import Problem
 
@@ -78,7 +79,7 @@ def key_policy(context: Context, *, notified: bool) -> str:
     Guide, "Encrypt log data in CloudWatch Logs using AWS KMS".
     """
     cluster = context.names.cluster
-    groups = (f"/hyperpod/{cluster}/*", f"/aws/eks/{cluster}/*", f"/aws/events/hyperpod/{cluster}")
+    groups = (log_group(cluster, "*"), f"/aws/eks/{cluster}/*", events_log_group(cluster))
     own = [context.arn("logs", f"log-group:{group}") for group in groups]
     use = ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
     context_of_logs = {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": own}}

@@ -10,15 +10,13 @@ import pulumi_aws as aws
 from pulumi import ComponentResource, ResourceOptions
 
 from ..common.context import Context
+from ..common.names import log_group
 
 SESSION_LOG_DAYS = 90
 # The name of the document, of which ``hyperpod connect`` starts its sessions.
 SESSION = "session"
-
-
-def session_log_group(cluster: str) -> str:
-    """The log group to which a node sends its sessions."""
-    return f"/hyperpod/{cluster}/sessions"
+# The log group to which a node sends its sessions.
+SESSIONS = "sessions"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +39,7 @@ class SessionLogs(ComponentResource):
         context = args.context
         logs = aws.cloudwatch.LogGroup(
             f"{name}-log",
-            name=session_log_group(context.names.cluster),
+            name=log_group(context.names.cluster, SESSIONS),
             retention_in_days=SESSION_LOG_DAYS,
             kms_key_id=context.key,
             opts=ResourceOptions(parent=self),

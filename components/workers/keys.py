@@ -54,7 +54,7 @@ SYSTEM_NODES = 3
 HEAD_VOLUME_GIB = 200
 _REPLACES_ROOTS = Change("in place", "in place: all nodes of the group at once, with new root volumes; pods end")
 MEMBERS = Change("in place", "added and removed in place")
-_OF_A_NEW_GROUP = Change("refused", "refused for an existing group: add one with another name")
+OF_A_NEW_GROUP = Change("refused", "refused for an existing group: add one with another name")
 
 
 class Taint(Model):
@@ -81,7 +81,7 @@ class WorkerGroup(Model):
 
     name: Annotated[GroupName, IN_PLACE] = Field(max_length=GROUP_NAME_LIMIT)
     """Name of the group. Renaming deletes the group and creates another."""
-    instance_type: Annotated[str, _OF_A_NEW_GROUP]
+    instance_type: Annotated[str, OF_A_NEW_GROUP]
     """Instance type, for example ml.p5.48xlarge."""
     count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0, le=MAX_COUNT)
     """Number of nodes. Default: from `size`; 3 without accelerators."""
@@ -90,11 +90,11 @@ class WorkerGroup(Model):
     `nodeProvisioning` Continuous."""
     volume_gib: Annotated[StrictInt | None, IN_PLACE] = Field(None, alias="volumeGiB", ge=1, le=MAX_VOLUME_GIB)
     """Data volume of a node at /opt/sagemaker, in GiB. Default: from `size`; 200 without accelerators."""
-    threads_per_core: Annotated[StrictInt, _OF_A_NEW_GROUP] = Field(1, ge=1, le=2)
+    threads_per_core: Annotated[StrictInt, OF_A_NEW_GROUP] = Field(1, ge=1, le=2)
     """Threads per core; 2 turns hyper-threading on if the type supports it."""
     training_plan_arn: Annotated[PlanArn | None, IN_PLACE] = None
     """SageMaker training plan whose reserved capacity the group uses."""
-    capacity: Annotated[Literal["on-demand", "spot"], _OF_A_NEW_GROUP] = "on-demand"
+    capacity: Annotated[Literal["on-demand", "spot"], OF_A_NEW_GROUP] = "on-demand"
     """Purchase option of the nodes. spot needs `nodeProvisioning` Continuous, excludes a training plan, and is
     documented for EKS alone."""
     deep_health_checks: Annotated[tuple[Literal["InstanceStress", "InstanceConnectivity"], ...], IN_PLACE] = ()

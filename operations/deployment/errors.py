@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 from pulumi import automation
 
+from components.common.names import events_log_group
+
 from .. import records
 from ..cluster.interfaces import in_the_way
 from ..cluster.node_logs import lifecycle_logs
@@ -171,7 +173,7 @@ def _recorded(target: Target, start: datetime) -> Iterator[Problem]:
     """State changes and node health that the stack's EventBridge rule records in a log group (hyperpod:validation)."""
     if not target.config.settings.validation:
         return
-    group = f"/aws/events/hyperpod/{target.cluster_name}"
+    group = events_log_group(target.cluster_name)
     events = target.aws.pages(
         "logs", "filter_log_events", "events", logGroupName=group, startTime=int(start.timestamp() * 1000)
     )

@@ -12,7 +12,7 @@ from typing import Any
 import jmespath
 from botocore.exceptions import BotoCoreError, ClientError
 
-from components.common.names import CLUSTER_ID_TAG, ROLE_KINDS
+from components.common.names import CLUSTER_ID_TAG, ROLE_KINDS, events_log_group, log_group
 from components.kubernetes.storage import VOLUMES_TAG
 
 from ..aws import Aws
@@ -243,8 +243,8 @@ def _log_groups(target: Target) -> Iterator[Leftover]:
         f"{GROUP_PREFIX}{name}/",
         f"/aws/eks/{name}/",
         f"/aws/containerinsights/{name}/",
-        f"/hyperpod/{name}/",
-        f"/aws/events/hyperpod/{name}",
+        log_group(name, ""),
+        events_log_group(name),
     )
     for prefix in prefixes:
         for group in target.aws.pages("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=prefix):

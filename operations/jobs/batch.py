@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hyperpod_node.facts.model import USER_NAME
+
 from components.config import Config
 
 from .render import ROOT, JobError, assignments, find_group, known, request_problems
@@ -16,7 +18,7 @@ from .specs import Job, Plan
 # Whose jobs they are where nobody is named: a user that every node has (docs/slurm.md).
 PERSON = "ubuntu"
 _FILES = ROOT / "jobs" / "slurm"
-_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_USER = re.compile(USER_NAME)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Optional, Union
 
-from ..facts.model import Node
+from ..facts.model import Node, own_path
 from ..host import aws_cli
 from ..host.errors import NotYet, StepError
 from ..host.host import Host
@@ -78,7 +78,7 @@ class Login:
 
 def parameter(cluster: str) -> str:
     """The name of the stack's parameter that has the place."""
-    return f"/hyperpod/{cluster}/accounting-database"
+    return f"/{own_path(cluster)}/accounting-database"
 
 
 def authority(host: Host) -> str:

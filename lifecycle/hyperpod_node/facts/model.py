@@ -24,13 +24,19 @@ SLURM_NAME = {"form": r"[a-z0-9][a-z0-9_-]*"}
 CIDR = {"form": r"(\d{1,3}\.){3}\d{1,3}/\d{1,2}"}
 
 # A name that useradd(8) takes, and a line of authorized_keys without options.
-NAME = {"form": r"[a-z_][a-z0-9_-]{0,31}"}
+USER_NAME = r"[a-z_][a-z0-9_-]{0,31}"
+NAME = {"form": USER_NAME}
 PUBLIC_KEY = {"form": r"[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,3}( [ -~]*)?"}
 
 # The account of people on HyperPod's image.
 IMAGE_USER = "ubuntu"
 
 NodeRole = Literal["controller", "login", "worker"]
+
+
+def own_path(cluster: str) -> str:
+    """The path of what belongs to one cluster: its parameters, secrets, roles for people and log groups."""
+    return f"hyperpod/{cluster}"
 
 
 @dataclass(frozen=True)

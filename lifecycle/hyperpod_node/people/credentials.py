@@ -21,7 +21,7 @@ import struct
 import sys
 from typing import Any, Collection, Sequence
 
-from ..facts.model import Node
+from ..facts.model import USER_NAME, Node, own_path
 from ..host import aws_cli, units
 from ..host.errors import Skip, StepError
 from ..host.host import Host
@@ -79,21 +79,21 @@ def answer(host: Host, user: str, groups: Collection[str], question: str) -> str
         return aws_cli.ask(host, of, host.settings.timeouts["aws"], *words)
 
     what, _, name = question.strip().partition(" ")
-    if what == "role" and re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", name):
+    if what == "role" and re.fullmatch(USER_NAME, name):
         if name != user and name not in groups:
             raise StepError(f"the role {name} is for the user or the group of that name, and {user} is neither")
         # arn:PARTITION:sts::ACCOUNT:assumed-role/ROLE/SESSION
         _, partition, _, _, account, _ = ask("sts", "get-caller-identity")["Arn"].split(":")
-        role = f"arn:{partition}:iam::{account}:role/hyperpod/{cluster}/{name}"
+        role = f"arn:{partition}:iam::{account}:role/{own_path(cluster)}/{name}"
         session = f"hyperpod-{user}"
         given = ask("sts", "assume-role", "--role-arn", role, "--role-session-name", session)["Credentials"]
         return json.dumps({"Version": 1, **given})
-    if what == "secret" and re.fullmatch(rf"hyperpod/{re.escape(cluster)}/[A-Za-z0-9/_+=.@-]+", name):
+    if what == "secret" and re.fullmatch(rf"{re.escape(own_path(cluster))}/[A-Za-z0-9/_+=.@-]+", name):
         return str(ask("secretsmanager", "get-secret-value", "--secret-id", name)["SecretString"])
     if what == "ecr" and re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", name):
         token = ask("ecr", "get-authorization-token", of=name)["authorizationData"][0]
         return base64.b64decode(token["authorizationToken"]).decode().partition(":")[2]
-    raise StepError(f"role NAME, secret hyperpod/{cluster}/NAME or ecr REGION, and not {question.strip()!r}")
+    raise StepError(f"role NAME, secret {own_path(cluster)}/NAME or ecr REGION, and not {question.strip()!r}")
 
 
 def _answer(host: Host) -> None:
