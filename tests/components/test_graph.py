@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from components.common.context import Context
 from components.kubernetes.addons import POD_ADDONS
+from components.network.security_groups import SecurityGroups, SecurityGroupsArgs
+from components.network.vpc import Network, NetworkArgs
 from operations.engine.state import STACK_TYPE
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
+from tests.components.mocks import made
 from tests.golden.stacks import KEY, deployed, state_of
-from tests.support import METRICS, VARIANTS, everything_before, few_files, of_type, one, plan, project
+from tests.support import METRICS, VARIANTS, config, everything_before, few_files, of_type, one, plan, project
 
 BOTH = ("slurm-gpu", "eks-gpu")
 EVERYTHING = ("slurm-closed", "eks-teams")
@@ -150,11 +154,18 @@ def test_nodes_talk_freely_among_themselves_and_only_https_and_http_to_the_outsi
 
 
 def test_all_ports_of_the_outside_are_open_only_where_configured() -> None:
-    with few_files():
-        state = plan("dev", network={"egress": "open-all"}).state
-    outside = [r.inputs for r in of_type(state, "Rule") if r.inputs.get("cidrIpv4") == "0.0.0.0/0"]
-    assert [rule["ipProtocol"] for rule in outside] == ["-1"]
-    assert one(state, "security-nodes-egress-self").inputs["ipProtocol"] == "-1"
+    chosen = config("dev", network={"egress": "open-all"})
+    keys, fsx = chosen.settings.network, chosen.settings.fsx
+
+    def groups(context: Context) -> SecurityGroups:
+        network = Network("network", NetworkArgs(context=context, network=keys))
+        args = SecurityGroupsArgs(context=context, network=network, keys=keys, fsx=fsx)
+        return SecurityGroups("security", args)
+
+    found = made(chosen, groups)
+    outside = {name: rule for name, rule in found.items() if rule.get("cidrIpv4") == "0.0.0.0/0"}
+    assert {name: rule["ipProtocol"] for name, rule in outside.items()} == {"security-nodes-egress-all": "-1"}
+    assert found["security-nodes-egress-self"]["ipProtocol"] == "-1"
 
 
 def test_a_closed_network_has_no_way_out_and_every_endpoint() -> None:

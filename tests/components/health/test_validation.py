@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from moto.events.models import EventPattern
 
-from components.health.validation import event_pattern
-from tests.support import of_type, plan
+from components.health.validation import Validation, ValidationArgs, event_pattern
+from tests.components.mocks import made
+from tests.support import config
 
 
 def kept(kind: str, detail: dict[str, Any]) -> bool:
@@ -39,9 +40,10 @@ def test_events_of_other_kinds_are_not_kept() -> None:
     assert not kept("SageMaker Training Job State Change", {"ClusterName": "training"})
 
 
-@pytest.mark.slow
 def test_a_cluster_name_that_begins_with_aws_names_no_document_that_ssm_reserves() -> None:
-    documents = of_type(plan("dev", clusterName="aws-dev", benchmarks=True).state, "ssm/document:Document")
-    assert len(documents) == 2
-    for document in documents:
-        assert not document.inputs["name"].startswith(("aws", "amazon", "amzn"))
+    found = made(
+        config("dev", clusterName="aws-dev"),
+        lambda context: Validation("checks", ValidationArgs(context=context, benchmarks=True)),
+    )
+    names = [found[f"checks-{script}"]["name"] for script in ("validate", "benchmark")]
+    assert not [name for name in names if name.startswith(("aws", "amazon", "amzn"))]

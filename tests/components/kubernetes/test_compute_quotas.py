@@ -6,14 +6,17 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
+import pulumi
 import pytest
 
-from components.kubernetes import compute_quotas
+from components.common.context import Context
+from components.kubernetes.compute_quotas import ComputeQuotas, ComputeQuotasArgs
 from operations.engine.state import ResourceState
 from rehearsal.account import Refused
 from rehearsal.account.compute_quotas import TOKEN
+from tests.components.mocks import made
 from tests.golden.stacks import account_of, state_of
-from tests.support import everything_before, of_type, plan
+from tests.support import config, everything_before, of_type
 
 
 def quotas() -> dict[str, ResourceState]:
@@ -60,10 +63,27 @@ def test_without_task_governance_there_are_none() -> None:
     assert of_type(state_of("eks-gpu"), TOKEN) == []
 
 
-def test_a_region_that_the_type_may_not_have_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute_quotas, "_REGIONS", ("us-east-1",))
-    warned = plan("eks-gpu", charts={"queues": "task-governance"}, tags={"made": "for the region"}).warnings
-    assert any("us-west-2 is none of them" in warning for warning in warned)
+@pytest.mark.parametrize(("region", "named"), [("us-west-2", True), ("af-south-1", False)])
+def test_a_region_that_the_type_may_not_have_is_told(region: str, named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    warned = list[str]()
+    monkeypatch.setattr(pulumi.log, "warn", lambda message, *_: warned.append(message))
+    chosen = config("eks-gpu")
+
+    def quotas(context: Context) -> ComputeQuotas:
+        home = pulumi.ComponentResource("hyperpod:test:Home", "home")
+        args = ComputeQuotasArgs(
+            settings=chosen.settings,
+            region=region,
+            groups=chosen.training_groups,
+            shares={"training": 1.0},
+            cluster_arn="arn",
+            namespaces={"training": home},
+            tags=context.tags,
+        )
+        return ComputeQuotas("quotas", args)
+
+    assert "quotas-training" in made(chosen, quotas)
+    assert [f"{region} is none of them" in said for said in warned] == ([] if named else [True])
 
 
 def other_team(inputs: dict[str, Any]) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
 
+from components.kubernetes import metrics_addon
 from components.kubernetes.metrics_scraper import PORT, configuration, sources
 from components.network.keys import NetworkConfig
+from components.observability.keys import Observability
 from operations.jobs.render import render
 from rehearsal.account import Account, Refused
 from tests.golden.stacks import state_of
-from tests.support import config, of_type, one, plan
+from tests.support import config, of_type, one
 
 ON = {"prometheus": "create", "scraper": "training"}
 SUBNETS = [("10.0.0.0/24", "usw2-az1"), ("10.0.1.0/24", "usw2-az2"), ("10.0.2.0/24", "usw2-az2")]
@@ -42,13 +45,13 @@ def test_pods_let_it_in_at_one_port_from_where_it_is() -> None:
 
 
 def test_it_takes_the_add_ons_place_where_it_reads_everything() -> None:
-    made = plan("eks-gpu", observability={"prometheus": "create", "scraper": "everything"}).state
-    text = one(made, "eks-scraper").inputs["scrapeConfiguration"]
+    text = configuration("research", everything=True)
     assert [job["job_name"] for job in yaml.safe_load(text)["scrape_configs"]] == ["training", "kubelet", "exporters"]
     # Not every parser of YAML knows aliases.
     assert "&id" not in text
-    assert not [addon for addon in of_type(made, "Addon") if "observability" in addon.inputs["addonName"]]
-    assert [addon for addon in of_type(state_of("eks-teams"), "Addon") if "observability" in addon.inputs["addonName"]]
+    context = Mock()
+    assert metrics_addon.workspace(context, Observability(scraper="everything")) is None
+    assert metrics_addon.workspace(context, Observability(scraper="training")) is context.prometheus
 
 
 def told(**settings: Any) -> list[str]:

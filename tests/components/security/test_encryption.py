@@ -9,17 +9,19 @@ from unittest.mock import Mock, patch
 
 import pytest
 
+from components.common.context import Context
 from components.estimates.cost import quantities
-from components.security.encryption import key_problems
+from components.security.encryption import Encryption, EncryptionArgs, key_problems
 from operations.engine.state import State
 from rehearsal.account import Account
 from rehearsal.account.grants import granted
 from rehearsal.account.policies import listed
 from rehearsal.engines.deployment import up
 from rehearsal.existing import prepare
+from tests.components.mocks import made
 from tests.golden.stacks import GOVCLOUD_KEY, state_of
 from tests.rows import each
-from tests.support import config, few_files, of_type, one, plan, project
+from tests.support import config, few_files, of_type, one, project
 
 GIVEN = "arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 # Every type that stores something at rest, with where its key is. StorageClass: what its driver makes.
@@ -78,16 +80,18 @@ def test_the_key_of_the_stack_is_the_only_one_rotates_and_goes_as_late_as_kms_al
     assert key.inputs["deletionWindowInDays"] == 30
 
 
-def test_the_key_stays_as_long_as_what_it_encrypts() -> None:
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_key_stays_as_long_as_what_it_encrypts(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stack's own protection, and a file system that outlives the stack."""
-    network = {
-        "vpcId": "vpc-0123456789abcdef0",
-        "privateSubnetId": "subnet-0123456789abcdef0",
-        "securityGroupIds": ["sg-0123456789abcdef0"],
-    }
-    kept = {"protect": True, "fsx": {"retainOnDelete": True}, "security": {"kmsKey": "create"}, "network": network}
-    key = one(plan("dev", availabilityZoneId="", **kept).state, "encryption-key")
-    assert (key.protect, key.retain) == (True, True)
+    kind = Mock(return_value=Mock(arn="arn"))
+    monkeypatch.setattr("pulumi_aws.kms.Key", kind)
+
+    def key(context: Context) -> None:
+        Encryption("encryption", EncryptionArgs(context=context, retained=kept, notified=False))
+
+    made(config("dev", protect=kept), key)
+    options = kind.call_args.kwargs["opts"]
+    assert (options.protect, options.retain_on_delete) == (kept, kept)
 
 
 LOGS = "logs.us-west-2.amazonaws.com"
