@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from tests.shared import SHARED
 TESTS = Path(__file__).parent
 MEMORY = Path("/dev/shm")
 ROOM = 4 << 30
+# The markers that a suite of the Makefile asks for first.
+SUITES = ("slow", "root", "kubernetes", "prometheus")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,6 +57,25 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     gc.freeze()
     if not hasattr(config, "workerinput") and (folder := os.environ.pop(SHARED, "")):
         shutil.rmtree(folder)
+
+
+@cache
+def names(path: Path, marker: str) -> bool:
+    """Whether a file names a marker."""
+    return f"mark.{marker}" in path.read_text()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import for a suite only the files that name its marker: all of them take each process 8 CPU seconds."""
+    suite = config.option.markexpr.split(" ", 1)[0]
+    return True if suite in SUITES and collection_path.suffix == ".py" and not names(collection_path, suite) else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Refuse a marker that a file has from another one: no suite would run its tests."""
+    for marker in item.iter_markers():
+        if marker.name in SUITES and not names(item.path, marker.name):
+            raise pytest.UsageError(f"{item.path} has tests for {marker.name}, and does not name the marker itself")
 
 
 def pytest_collection(session: pytest.Session) -> None:
