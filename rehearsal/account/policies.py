@@ -45,7 +45,7 @@ def check_policies(type_token: str, inputs: Mapping[str, Any], partition: str) -
     places = _POLICIES.get(type_token, {})
     for key, value in inputs.items():
         if key in places and isinstance(value, str):
-            _refuse(f"{key} of {type_token}", list(_text_faults(value, places[key], partition)))
+            _refuse(f"{key} of {type_token}", _text_faults(value, places[key], partition))
         elif isinstance(value, str) and value.lstrip().startswith("{") and '"Statement"' in value:
             raise Refused("NotRehearsed", f"{key} of {type_token} is a policy that the embedded account does not judge")
 
@@ -55,13 +55,13 @@ def _refuse(what: str, faults: list[str]) -> None:
         raise Refused("MalformedPolicyDocument", f"{what}: " + "; ".join(dict.fromkeys(faults)))
 
 
-def _text_faults(text: str, kind: Kind, partition: str) -> Iterator[str]:
+@cache  # A preview, an update and the next deployment have most of a stack's policies in common.
+def _text_faults(text: str, kind: Kind, partition: str) -> list[str]:
     try:
         policy = json.loads(text)
     except ValueError as error:
-        yield f"not JSON ({error})"
-        return
-    yield from policy_faults(policy, kind, partition)
+        return [f"not JSON ({error})"]
+    return policy_faults(policy, kind, partition)
 
 
 def policy_faults(policy: Any, kind: Kind, partition: str) -> list[str]:
