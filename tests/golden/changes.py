@@ -16,7 +16,7 @@ from rehearsal.changes import Deployed, Step, apply_step
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.existing import prepare
 from tests.golden.stacks import ROLE, on_the_day
-from tests.support import ROOT, project
+from tests.support import ROOT, few_files, project
 
 CHANGES = Path(__file__).parent / "changes"
 
@@ -96,7 +96,7 @@ STORIES = {
 
 def tell(stack: str) -> Told:
     """Every update of a stack's story as the rehearsal's JSON has it; in the end the stack is gone without a trace."""
-    with TemporaryDirectory() as folder, Account("us-west-2") as account, on_the_day():
+    with TemporaryDirectory() as folder, Account("us-west-2") as account, on_the_day(), few_files():
         return _tell(stack, _copy(Path(folder)), account)
 
 

@@ -28,7 +28,7 @@ from rehearsal.engines import eks_component
 from rehearsal.engines.deployment import destroy, refresh, up
 from tests.golden.stacks import deployed
 from tests.operations.aws import run
-from tests.support import ROOT, project
+from tests.support import ROOT, few_files, project
 
 CANARY = "canary-7f3e91"
 # Every variable from which Pulumi, boto3, the AWS CLI, Helm, Docker or a model hub takes a secret.
@@ -63,7 +63,8 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     done = threading.Event()
     watcher = threading.Thread(target=_watch, args=(seen, done))
     watcher.start()
-    yield seen
+    with few_files():
+        yield seen
     done.set()
     watcher.join()
 

@@ -21,6 +21,7 @@ from operations.target import Target
 from rehearsal.account import Account
 from tests.operations.aws import run
 from tests.operations.small import needs_cli
+from tests.support import few_files
 
 LUSTRE, SUBNET, VPC = "aws:fsx/lustreFileSystem:LustreFileSystem", "aws:ec2/subnet:Subnet", "aws:ec2/vpc:Vpc"
 PROGRAM = """
@@ -60,7 +61,7 @@ def living(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         if engine_name == "embedded":
             monkeypatch.setenv("PATH", "/usr/bin:/bin")
         monkeypatch.setattr(target, "load", lambda stack, overrides=None: chosen)
-        with rehearse.rehearsed(chosen, fail=[fault]) as (engine, account):
+        with few_files(), rehearse.rehearsed(chosen, fail=[fault]) as (engine, account):
 
             @contextmanager
             def opened(*_: object, **__: object) -> Iterator[tuple[Engine, None]]:

@@ -48,12 +48,11 @@ def objects(state: State) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", ["small", "medium", "large"])
 @pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
-def test_every_object_is_valid_on_every_supported_version(stack: str, size: str) -> None:
-    with Account("us-west-2") as account:
-        declared = objects(up(project(stack, size=size), account).state)
-    settings = config(stack, size=size)
+def test_every_object_is_valid_on_every_supported_version(stack: str) -> None:
+    with Account("us-west-2") as account, few_files():
+        declared = objects(up(project(stack), account).state)
+    settings = config(stack)
     jobs = [document for name in jobs_of(settings) for document in render(name, settings)]
     kinds = set()
     for document in (*declared, *jobs):
