@@ -10,6 +10,8 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
 
 import pytest
 
@@ -40,25 +42,51 @@ def python_with_torch() -> str:
     pytest.skip("no Python with PyTorch here (Debian's is python3-torch)")
 
 
-def train(script: str, names: tuple[str, ...], *arguments: str, python: str = "", **environment: str) -> str:
+# Each line asks for a run in a fork, which has PyTorch: importing it takes more than most runs. The answer: its status.
+FORKS = """
+import json, os, sys, torch
+for line in sys.stdin:
+    code, arguments, environment, files = json.loads(line)
+    if not (child := os.fork()):
+        for file, number in zip(files, (1, 2)):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv[1:] = arguments
+        exec(code)
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@functools.cache
+def forks() -> tuple[IO[str], IO[str]]:
+    """Where runs are asked for, and where their statuses come from."""
+    command = [python_with_torch(), "-c", FORKS]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin
+    assert process.stdout
+    return process.stdin, process.stdout
+
+
+def train(script: str, names: tuple[str, ...], *arguments: str, **environment: str) -> str:
     """The trainer's output."""
     path = JOBS / script
     code = RUN.format(stubs=str(Path(__file__).parent), folder=str(path.parent), names=names, script=str(path))
-    return python_says(python or python_with_torch(), code, *arguments, **environment)
+    return said_by(code, *arguments, **environment)
 
 
-def python_says(python: str, code: str, *arguments: str, **environment: str) -> str:
+def said_by(code: str, *arguments: str, **environment: str) -> str:
+    """What code prints."""
     given = {"PATH": os.environ["PATH"], "TRAINING": str(ROOT / "lifecycle/training"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [python, "-c", code, *arguments],
-        env={**given, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    asked, statuses = forks()
+    with TemporaryDirectory() as folder:
+        files = [f"{folder}/out", f"{folder}/err"]
+        print(json.dumps((code, arguments, {**given, **environment}, files)), file=asked, flush=True)
+        status = statuses.readline()
+        said, errors = (Path(file).read_text() for file in files)
+    assert status == "0\n", errors
+    return said
 
 
 pytestmark = pytest.mark.slow
@@ -164,7 +192,7 @@ print("moments", torch.equal(state.state_dict()["state"][0]["exp_avg"], optimize
 
 def test_fsdp_llama_keeps_two_complete_checkpoints_and_resumes_from_the_newest(tmp_path: Path) -> None:
     code = FSDP.format(stubs=str(Path(__file__).parent), jobs=str(JOBS))
-    said = python_says(python_with_torch(), code, str(tmp_path)).splitlines()
+    said = said_by(code, str(tmp_path)).splitlines()
     assert [path.name for path in sorted(tmp_path.glob("step-*"))] == ["step-00000020", "step-00000030"]
     assert {"fresh 0", "resumed 31 True", "moments True"} <= set(said)
 
@@ -214,7 +242,7 @@ def test_llama_trains_on_a_file_of_tokens_until_it_is_asked_to_stop(tmp_path: Pa
         "--log-every",
         "2",
     )
-    said = python_says(python_with_torch(), LLAMA, "--data", str(tmp_path / "tokens.bin"), *several).splitlines()
+    said = said_by(LLAMA, "--data", str(tmp_path / "tokens.bin"), *several).splitlines()
     firsts = [tuple(map(int, pair)) for pair in re.findall(r"got \[(\d+), (\d+)\]", "\n".join(said))]
     # Steps 0 to 8, then 9, in which the signal comes, and 10, at which the ranks agree.
     assert len(firsts) == 11
@@ -271,7 +299,7 @@ def test_llama_says_what_is_wrong_with_its_data_before_it_loads_a_model(tmp_path
     (tmp_path / "few").write_bytes(b"12345678")
     code = LLAMA.replace("join(", "0 and join(")
     with pytest.raises(AssertionError, match=why):
-        python_says(python_with_torch(), code, "--data", str(tmp_path / data), "--context", "5")
+        said_by(code, "--data", str(tmp_path / data), "--context", "5")
 
 
 def test_nemo_runs_its_recipe_in_the_processes_that_slurm_started_and_resumes(tmp_path: Path) -> None:
@@ -323,7 +351,7 @@ def test_nanogpt_resumes_with_the_same_losses_as_an_uninterrupted_run(tmp_path: 
 def test_a_checkpoint_that_somebody_planted_runs_no_code(tmp_path: Path, trainer: str, stubs: tuple[str, ...]) -> None:
     out, ran = tmp_path / "out", tmp_path / "ran"
     out.mkdir()
-    python_says(python_with_torch(), BAIT, str(out / "checkpoint-00000009.pt"), str(ran))
+    said_by(BAIT, str(out / "checkpoint-00000009.pt"), str(ran))
     small = ("--out", str(out), "--save-every", "1", "--layers", "1", "--embed", "32", "--steps", "1")
     said = train(trainer, stubs, *small)
     assert "checkpoint-00000009.pt cannot be read" in said
@@ -337,12 +365,12 @@ FORMULAS = Path(__file__).with_name("formulas.py")
 
 @pytest.mark.parametrize("formula", ["gpt", "step"])
 def test_nanogpt_is_the_published_model_and_trains_it_on_its_own_part_of_the_text(formula: str) -> None:
-    python_says(python_with_torch(), FORMULAS.read_text(), formula)
+    said_by(FORMULAS.read_text(), formula)
 
 
 def test_llama_draws_every_sequence_of_its_tokens_and_saves_and_tells_when_it_is_asked_to(tmp_path: Path) -> None:
-    python_says(python_with_torch(), FORMULAS.read_text(), "batches")
-    python_says(python_with_torch(), FORMULAS.read_text(), "steps", str(tmp_path / "store"))
+    said_by(FORMULAS.read_text(), "batches")
+    said_by(FORMULAS.read_text(), "steps", str(tmp_path / "store"))
 
 
 def test_a_sweep_of_three_ranks_exchanges_values_checks_them_and_times_the_slowest(tmp_path: Path) -> None:
