@@ -42,8 +42,10 @@ def _groups(run: subprocess.Popen[bytes]) -> list[str]:
 
 
 @pytest.mark.usefixtures("clean")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("delay", [0.0, 2.0])
+@pytest.mark.parametrize(
+    ("number", "delay"),
+    [(signal.SIGINT, 0.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 0.0), (signal.SIGKILL, 2.0)],
+)
 def test_killed(tmp_path: Path, number: signal.Signals, delay: float) -> None:
     command = [sys.executable, "-m", "rehearsal", "nodes", "--json", str(tmp_path / "found.json")]
     run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
