@@ -43,7 +43,7 @@ test-nodes: $(VENV)/.tests
 ## Tests that need the programs of `make kubernetes-tools`: EKS stacks, jobs, permissions, removal on a real Kubernetes API; two at a time, each process in a network of its own
 test-kubernetes: $(VENV)/.tests
 	$(BIN)/python -m rehearsal.kubernetes.binaries --wait
-	$(BIN)/python -m pytest -m kubernetes --dist load --maxschedchunk 1 \
+	$(BIN)/python -m pytest -m kubernetes --dist loadgroup \
 		--tx '2*popen//python=$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python'
 
 ## Ten thousand random inputs for everything that parses files from others; the fast suite tries fifty

@@ -30,6 +30,7 @@ from rehearsal.kubernetes.workloads import submitted
 ROOT = Path(__file__).parents[2]
 pytestmark = [
     pytest.mark.kubernetes,
+    pytest.mark.xdist_group("teams"),  # one control plane for all of them
     pytest.mark.timeout(600),
     pytest.mark.skipif(bool(missing()) or not available(), reason="`make kubernetes-tools` was not run here"),
 ]

@@ -17,6 +17,7 @@ from tests.support import config
 
 pytestmark = [
     pytest.mark.kubernetes,
+    pytest.mark.xdist_group("api"),  # one control plane for all of them
     pytest.mark.skipif(bool(binaries.missing()), reason="`make kubernetes-tools` was not run here"),
 ]
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "training"}}

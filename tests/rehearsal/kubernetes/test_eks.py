@@ -169,18 +169,14 @@ def test_an_aggregated_role_that_outlived_its_release_does_not_stop_the_next_up(
     """Kubernetes' controller can write it back while Helm deletes it, without the labels by which Helm knows it."""
     for name in ("kubeflow-training-admin", "hyperpod-dependencies-mpi-operator-kubeflow-mpijobs-admin"):
         run.kubectl.run("create", "clusterrole", name, "--verb=get", "--resource=pods")
+    # Helm itself refuses such a role.
+    plain = [Step(step.name, _without_ownership(step.release)) for step in stack.plan.before_nodes if step.release]
+    with pytest.raises(DeployFailed, match=r"(?s)kubeflow-training-admin.*exists and cannot be imported"):
+        stack.deployer.apply(plain)
     before = run.look()
     stack.deployer.apply(stack.plan.before_nodes)
     assert until(lambda: _rules(run, "kubeflow-training-admin"), 30), "the role is not the chart's"
     assert "ClusterRole.rbac.authorization.k8s.io/kubeflow-training-admin" in before
-
-
-def test_helm_itself_refuses_such_a_role(run: Run, stack: Declared) -> None:
-    """Shows that the test above would fail without taking ownership."""
-    run.kubectl.run("create", "clusterrole", "kubeflow-training-admin", "--verb=get", "--resource=pods")
-    plain = [Step(step.name, _without_ownership(step.release)) for step in stack.plan.before_nodes if step.release]
-    with pytest.raises(DeployFailed, match=r"(?s)kubeflow-training-admin.*exists and cannot be imported"):
-        stack.deployer.apply(plain)
 
 
 def test_a_failed_up_does_not_stop_the_next_one(run: Run, stack: Declared) -> None:
@@ -239,13 +235,10 @@ def test_the_file_system_that_grows_is_the_one_that_was_deployed(run: Run, decla
     assert "fsx-root" in growth.file_system_grows(replace(run, grown=grown))
 
 
-def test_what_is_left_over_is_found(run: Run) -> None:
+def test_what_is_left_over_is_found_and_an_unknown_field_refused_by_the_server(run: Run) -> None:
     before = run.look()
     run.kubectl.run("create", "configmap", "forgotten", "-n", "default")
     assert run.look() - before == {"ConfigMap/default/forgotten"}
-
-
-def test_unknown_fields_are_refused_by_the_server(run: Run) -> None:
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}, "dta": {}}
     with pytest.raises(Refused, match="dta"):
         run.kubectl.apply([manifest])
