@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from ..catalogue.rows import table
 from ..config import Config
 
 # SageMaker's names of the quotas of one instance type.
@@ -22,14 +24,35 @@ def counted(*, spot: bool, plan: bool) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Code:
+    """The code of an instance type's on-demand quota. AWS publishes none: the rows are what customers published of
+    their accounts (github.com/klaffka/aws-quota-monitor, docs/quota-audit-s-z.md, 2026; p5e, p5en and p6 from a second
+    list, which has the same codes where both name a type)."""
+
+    type: str
+    code: str
+
+
+_CODES = {
+    ON_DEMAND.format(type=name): row.code
+    for name, row in table(Path(__file__).parents[1] / "catalogue" / "quota_codes.csv", _Code, "type").items()
+}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Quota:
-    """One quota and how much of it the stack needs. ``code`` is empty where each instance type has its own code."""
+    """One quota and how much of it the stack needs. ``code`` is empty where no public source has it."""
 
     service: str
     name: str
     needed: float
     unit: str = "count"
     code: str = ""
+
+    @property
+    def of_type(self) -> bool:
+        """Whether it is one instance type's: then Service Quotas knows it by its name."""
+        return "ml." in self.name
 
     def as_json(self) -> dict[str, Any]:
         """The documented form."""
@@ -64,7 +87,7 @@ def _instances(config: Config) -> Iterator[Quota]:
         for name in counted(spot=on_spot, plan=bool(group.worker and group.worker.training_plan_arn)):
             wanted[name.format(type=group.type.name)] += group.count
     for name, count in sorted((+wanted).items()):
-        yield Quota(service="sagemaker", name=name, needed=count, unit="instances")
+        yield Quota(service="sagemaker", name=name, code=_CODES.get(name, ""), needed=count, unit="instances")
     hyperpod = "SageMaker HyperPod cluster"
     yield Quota(
         service="sagemaker",

@@ -40,29 +40,18 @@ class Check:
 def check(target: Target) -> list[Check]:
     """Every quota that the stack needs. What cannot be asked is UNKNOWN, and says why."""
     limits, usage = _Limits(target.aws), _Usage(target)
-    return [_check(target, quota, limits, usage) for quota in needed(target.config)]
+    return [_check(target, quota, limits.find(quota), usage.of(quota)) for quota in needed(target.config)]
 
 
 def unasked(target: Target) -> list[Check]:
     """The same without an account: what the stack needs, and nothing of limits."""
-    return [
-        Check(
-            service=quota.service,
-            name=quota.name,
-            code=quota.code,
-            unit=quota.unit,
-            needed=quota.needed,
-            used=None,
-            limit=None,
-            result="UNKNOWN",
-        )
-        for quota in needed(target.config)
-    ]
+    return [_check(target, quota, (quota.code, None, ""), (None, "")) for quota in needed(target.config)]
 
 
-def _check(target: Target, quota: Quota, limits: _Limits, usage: _Usage) -> Check:
-    code, limit, why = limits.find(quota)
-    used, unseen = usage.of(quota)
+def _check(
+    target: Target, quota: Quota, limited: tuple[str, float | None, str], use: tuple[float | None, str]
+) -> Check:
+    (code, limit, why), (used, unseen) = limited, use
     result: Result = "UNKNOWN"
     if limit is not None and limit < quota.needed + (used or 0):
         result = "FAIL"
@@ -85,7 +74,7 @@ def _check(target: Target, quota: Quota, limits: _Limits, usage: _Usage) -> Chec
 def _request(target: Target, quota: Quota, code: str, used: float) -> str:
     return (
         f"aws service-quotas request-service-quota-increase --region {target.aws.region} --service-code {quota.service}"
-        f" --quota-code {code} --desired-value {quota.needed + used:g}"
+        f" --quota-code {code or '?'} --desired-value {quota.needed + used:g}"
     )
 
 
@@ -110,9 +99,10 @@ class _Limits:
             listed, refused = self._of(quota.service, operation)
             why = why or refused
             for one in listed:
-                if quota.code == one["QuotaCode"] or (
-                    not quota.code and _plain(quota.name) == _plain(one["QuotaName"])
-                ):
+                same = (
+                    _plain(quota.name) == _plain(one["QuotaName"]) if quota.of_type else quota.code == one["QuotaCode"]
+                )
+                if same:
                     return str(one["QuotaCode"]), float(one["Value"]), ""
         return quota.code, None, why or "Service Quotas does not list it in this region"
 
@@ -145,7 +135,7 @@ class _Usage:
             return None, reason(error)
 
     def _measure(self, quota: Quota) -> float:
-        if quota.service == "sagemaker" and not quota.code:
+        if quota.of_type:
             return self._instances[quota.name]
         if quota.code in _OF_ONE:
             return 0.0

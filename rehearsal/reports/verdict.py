@@ -14,7 +14,7 @@ def verdict(outcome: Outcome) -> tuple[str, str]:
     """What a stack that came up takes, and the command for what to do first, as one can type it here."""
     minutes = max(1, math.ceil(outcome.cluster_seconds / 60))
     # The other quotas are wide enough in a new account as a rule; those of instance types begin at 0 or little more.
-    wanted = [f"{quota.needed:g} x {quota.name}" for quota in quotas.needed(outcome.config) if not quota.code]
+    wanted = [f"{quota.needed:g} x {quota.name}" for quota in quotas.needed(outcome.config) if quota.of_type]
     said = (
         f"{outcome.project.stack} is good: up in {minutes} {'minute' if minutes == 1 else 'minutes'} on AWS, "
         f"{cost.estimate(outcome.config).words}; quotas to have: {', '.join(wanted)}"

@@ -189,7 +189,7 @@ class Answers:
         """The account's limits where it has any; of everything else it grants what the stack needs."""
         return {
             "Quotas": [
-                {"ServiceCode": quota.service, "QuotaCode": quota.code or "L-REHEARSE", "QuotaName": quota.name}
+                {"ServiceCode": quota.service, "QuotaCode": quota.code, "QuotaName": quota.name}
                 | {"Value": self._limit(quota.code, quota.name, quota.needed)}
                 for quota in needed(self._config)
                 if quota.service == asked["ServiceCode"]

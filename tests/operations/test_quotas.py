@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
+from components.catalogue.accelerators import CATALOGUE
 from components.common.names import CLUSTER_ID_TAG
-from components.estimates.quotas import Quota, needed
+from components.estimates.quotas import _CODES, Quota, needed
 from operations.aws import Aws
 from operations.failures import Exit
 from operations.spending import quotas
@@ -26,13 +28,18 @@ FRESH = {
 }  # fmt: skip
 
 
+def limit(values: dict[str, float], quota: Quota) -> float:
+    """Of a type's quota by its name, of others by their code."""
+    return values.get(quota.name if quota.of_type else quota.code, 0.0)
+
+
 def with_limits(aws: StubbedAws, target: Target, values: dict[str, float], pages: int = 1) -> None:
     """Service Quotas lists these for the services in play; instance types have 0 where nothing is said."""
     services: dict[str, list[dict[str, Any]]] = {}
     for number, quota in enumerate(needed(target.config)):
         code = quota.code or f"L-{number:08X}"
         listed = services.setdefault(quota.service, [])
-        listed.append({"QuotaCode": code, "QuotaName": quota.name, "Value": values.get(quota.code or quota.name, 0.0)})
+        listed.append({"QuotaCode": code, "QuotaName": quota.name, "Value": limit(values, quota)})
     seen = list(dict.fromkeys(quota.service for quota in needed(target.config)))
     for service in seen:
         rows = services[service]
@@ -45,7 +52,7 @@ def with_limits(aws: StubbedAws, target: Target, values: dict[str, float], pages
 
 def plenty(target: Target) -> dict[str, float]:
     """What AWS gives a new account, and as many instances as the stack needs."""
-    return FRESH | {quota.name: quota.needed for quota in needed(target.config) if not quota.code}
+    return FRESH | {quota.name: quota.needed for quota in needed(target.config) if quota.of_type}
 
 
 def unused(aws: StubbedAws) -> None:
@@ -87,7 +94,7 @@ def test_a_fresh_account_is_told_exactly_what_to_ask_for(
     worker = target.config.worker_groups[0]
     request = failed[f"{worker.type.name} for cluster usage"]["request"]
     assert request.startswith("aws service-quotas request-service-quota-increase --region us-west-2")
-    assert "--service-code sagemaker --quota-code L-0000000" in request
+    assert f"--service-code sagemaker --quota-code {failed[f'{worker.type.name} for cluster usage']['code']}" in request
     assert request.endswith(f"--desired-value {worker.count}")
 
 
@@ -253,8 +260,7 @@ def test_a_service_that_lists_nothing_is_unknown_not_good(aws: StubbedAws) -> No
 @pytest.mark.parametrize("name", READY_STACKS)
 def test_it_is_known_how_much_others_use_of_every_quota(name: str) -> None:
     for quota in needed(config(name)):
-        assert quota.code or quota.service == "sagemaker", quota
-        assert not quota.code or quota.code in quotas._MEASURES or quota.code in quotas._OF_ONE, quota
+        assert quota.of_type or quota.code in quotas._MEASURES or quota.code in quotas._OF_ONE, quota
 
 
 @pytest.mark.parametrize("name", READY_STACKS)
@@ -275,6 +281,20 @@ def test_a_reserved_types_quota_is_found_as_the_guide_writes_it(aws: StubbedAws)
     aws.answer("service-quotas", "list_service_quotas", {"Quotas": [listed]})
     wanted = Quota(service="sagemaker", name=name.format("ml.trn1.32xlarge"), needed=2)
     assert quotas._Limits(aws).find(wanted) == ("L-1", 4.0, "")
+
+
+def test_a_types_code_is_the_accounts_where_another_is_in_the_catalogue(aws: StubbedAws) -> None:
+    listed = {"QuotaCode": "L-2", "QuotaName": "ml.p5.48xlarge for cluster usage", "Value": 4.0}
+    aws.answer("service-quotas", "list_service_quotas", {"Quotas": [listed]})
+    (wanted,) = [one for one in needed(config("slurm-gpu")) if one.name == listed["QuotaName"]]
+    assert wanted.code == "L-8762A75F"
+    assert quotas._Limits(aws).find(wanted) == ("L-2", 4.0, "")
+
+
+def test_each_code_is_one_types_of_the_catalogue() -> None:
+    assert {name.removesuffix(" for cluster usage") for name in _CODES} <= set(CATALOGUE)
+    assert all(re.fullmatch(r"L-[0-9A-F]{8}", code) for code in _CODES.values())
+    assert len(set(_CODES.values())) == len(_CODES)
 
 
 def test_spot_and_training_plans_count_against_their_own_quotas() -> None:
