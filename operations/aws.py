@@ -13,6 +13,8 @@ from botocore.config import Config as BotoConfig
 
 from .terminal.output_options import MANNER
 
+# Set where a rehearsal answers instead of AWS (rehearsal/served/).
+SERVED = "HYPERPOD_REHEARSAL"
 # Adaptive mode also slows this client down when AWS throttles (Boto3 documentation, Retries).
 _ATTEMPTS = 8
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
@@ -13,7 +14,8 @@ from .. import target
 from ..assumptions import Assumption, register
 from ..assumptions.plan import Plan, image_plan
 from ..assumptions.probing import Finding, Stack, worst
-from ..failures import bad_input
+from ..aws import SERVED
+from ..failures import bad_input, cannot_know
 from ..terminal import console
 
 
@@ -60,6 +62,8 @@ def assumptions_command(
     if not stack:
         _list(rows, in_full=bool(only), as_json=as_json)
         return
+    if os.environ.get(SERVED):
+        raise cannot_know("a rehearsal proves nothing about AWS", "ask a stack on AWS, in a terminal without `source`")
     chosen = target.load(stack)
     _ = chosen.cluster
     rows = [row for row in rows if row.concerns(chosen.config)]

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from .. import target
 from ..cluster import changes, health
 from ..cluster import nodes as cluster_nodes
-from ..failures import Exit, Failure
+from ..failures import Exit, Failure, described
 from ..terminal import console
 from .changes import show
 
@@ -39,7 +39,7 @@ def health_command(
     try:
         nodes = cluster_nodes.with_states(chosen, nodes)
     except (Failure, ClientError, BotoCoreError) as error:
-        console.note(f"the scheduler's states are unknown: {error}", "yellow")
+        console.note(f"the scheduler's states are unknown: {described(error, stack).message}", "yellow")
     with console.progress().status(f"Asking the workers of {chosen.cluster_name} ..."):
         found = health.ask(chosen, nodes, now=now)
     states = {node.name: node for node in nodes}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
 from .. import target
 from ..cluster import changes, draining, remove
 from ..cluster import nodes as cluster_nodes
-from ..failures import Exit
+from ..failures import Exit, Failure, described
 from ..terminal import console
 from .changes import show
 from .deploy import InstallCli, open_engine, settle
@@ -67,7 +69,14 @@ def remove_command(
             hint = "a longer --timeout, or --now: the jobs end with their nodes"
             patience = -1.0 if now else timeout
             there = [one for one in wanted if one.instance_id]
-            take_back = draining.drain(chosen, nodes, there, say, reason=remove.REASON, patience=patience, hint=hint)
+            drain = partial(draining.drain, chosen, nodes, say=say, reason=remove.REASON, patience=patience, hint=hint)
+            try:
+                take_back = drain(there)
+            except (Failure, ClientError, BotoCoreError) as error:
+                if not now:
+                    raise
+                console.note(f"not drained: {described(error, stack).message}", "yellow")
+                take_back = drain([])
             engine.configure({key: value for size in sizes for key, value in size.values.items()})
             try:
                 done = remove.delete(chosen, wanted)

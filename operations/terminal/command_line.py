@@ -32,7 +32,11 @@ _OTHER_WORDS = {
 
 # A command as the next step, and the comment after it; a command within a sentence; what stands for its spaces.
 _COPIED = re.compile(r"( *Next: (?:hyperpod|pulumi|aws|make|mkdir|kubectl|helm|sudo|export)\b.*?)(?=\s{4}|$)(.*)")
-_QUOTED = re.compile(r"`[^`]+`")
+_WITHIN = re.compile(
+    r"`[^`]+`|(?<=[:;] )(?:pulumi|aws|make|kubectl|helm|sudo|export|[A-Z]+=\S+) [^,;()`]+"
+    r"|(?<![\w`-])hyperpod(?: (?!(?:and|or|then|to|has|lists|shows|with|for|where|before|after|again|is|are|in|on)\b)"
+    r"[^\s,;()`]+)+"
+)
 _NO_BREAK = "\ue000"
 
 
@@ -156,6 +160,6 @@ def broken(line: str, width: int) -> list[str]:
     copied = _COPIED.match(line)
     if copied:
         line = further + copied[2].strip()
-    whole = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", _NO_BREAK), line)
+    whole = _WITHIN.sub(lambda within: within[0].replace(" ", _NO_BREAK), line)
     lines = wrap(whole, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
     return [*([copied[1]] if copied else []), *(part.replace(_NO_BREAK, " ") for part in lines)]

@@ -14,6 +14,7 @@ from typing import NoReturn
 from rich.console import Console
 
 from components.config import Config
+from operations.aws import SERVED
 from operations.project.loading import Project
 
 from ..account import Account
@@ -28,7 +29,7 @@ _STAND_INS = {
     "aws": """echo '{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1beta1", """
     """"status": {"token": "rehearsal"}}'""",
 }
-_DEPLOYED = "The stack is deployed in it already: there is no `pulumi` on PATH, which deploy, scale and destroy need"
+_DEPLOYED = "The stack is already deployed in it; deploy, scale, remove and destroy need `pulumi`, which is not on PATH"
 
 
 def keep_serving(project: Project, config: Config, account: Account, console: Console) -> NoReturn:
@@ -47,7 +48,7 @@ def keep_serving(project: Project, config: Config, account: Account, console: Co
             "",
             f"    source {script}",
             *([f"    hyperpod deploy {stack}        # or `pulumi up`"] if has_cli else []),
-            f"    hyperpod status {stack}        # and nodes, quotas, validate, errors, watch, scale, replace ...",
+            f"    hyperpod status {stack}        # and nodes, quotas, validate, errors, watch, replace, reboot ...",
             "",
             "Ctrl-C here ends it; nothing is left then, neither here nor on AWS.",
         ]
@@ -77,6 +78,7 @@ def write_environment(at: Place, region: str, key: str, address: str) -> Path:
         # A call to AWS that bypasses the providers comes here, too.
         "AWS_ENDPOINT_URL": address,
         "AWS_REGION": region,
+        SERVED: "yes",
         "PULUMI_HOME": str(at.home),
     }
     lines = [f"unset {' '.join(_UNSET)}"]

@@ -18,7 +18,7 @@ from operations import cli
 from operations.assumptions import Assumption, Probe, register
 from operations.assumptions.plan import Experiment, image_plan
 from operations.assumptions.probing import VALUES, Stack, picked, printed, worst
-from operations.aws import Aws
+from operations.aws import SERVED, Aws
 from operations.cluster import nodes, sessions
 from operations.cluster.sessions import Remote
 from operations.failures import Exit, cannot_know
@@ -50,6 +50,15 @@ def filled(value: Any) -> Any:
     for name, known in FILLED.items():
         text = text.replace(f"{{{name}}}", known)
     return json.loads(text)
+
+
+def test_a_rehearsal_is_not_asked_since_it_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(SERVED, "yes")
+    code, out, told = run(capsys, "assumptions", "dev")
+    assert (code, out) == (Exit.CANNOT_KNOW, "")
+    assert "a rehearsal proves nothing about AWS" in told
 
 
 def test_there_are_rows_of_every_part_and_none_twice() -> None:

@@ -113,6 +113,26 @@ def test_where_aws_refuses_all_the_configuration_and_slurm_are_as_before(
     assert slurm.did[-1] == f"NodeName={ONE} State=RESUME"
 
 
+def test_a_scheduler_that_cannot_be_asked_stops_a_removal_and_not_one_now(
+    slurm: Slurm,
+    engine: Planning,
+    aws: StubbedAws,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise Failure("the controller does not answer")
+
+    monkeypatch.setattr(draining, "drain_slurm", lost)
+    code, _, told = run(capsys, "remove", "dev", "i-workers2", "--yes")
+    assert (code, engine.did) == (Exit.FAILED, [])
+    with_nodes(aws, *NODES, TO_COME)
+    deleted(aws, *NODES[:2], Successful=["i-workers2"])
+    code, out, told = run(capsys, "remove", "dev", "i-workers2", "--yes", "--now")
+    assert (code, "Removed workers-2" in out) == (Exit.GOOD, True)
+    assert "not drained: the controller does not answer" in told
+
+
 def test_nothing_is_deleted_where_jobs_do_not_end_and_now_does_not_wait(
     slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
+import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -276,6 +278,33 @@ def test_prose_is_wrapped_between_words_in_a_terminal_only(monkeypatch: pytest.M
         monkeypatch.setattr(console, "out", lambda drawn=drawn: drawn)
         console.prose(line)
         assert said.getvalue() == expected
+
+
+# What people hear of a verb that ends or goes on; a command in it, up to the first word that is no argument.
+_SAID = {"Failure", "bad_input", "cannot_know", "note", "prose", "remark", "complain"}
+_COMMAND = re.compile(r"(?:hyperpod|aws|kubectl|pulumi)(?: [a-z][a-z-]+){1,2}(?: (?:VALUE|[A-Z]+|--[a-z-]+))*(?![\w-])")
+
+
+def _said_in(path: Path) -> Iterator[str]:
+    """The words that a module gives to people, with VALUE for what is known only when it runs."""
+    for call in (one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.Call)):
+        if (getattr(call.func, "attr", "") or getattr(call.func, "id", "")) in _SAID:
+            for text in call.args:
+                parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+                if isinstance(text, ast.JoinedStr | ast.Constant):
+                    yield "".join(str(one.value) if isinstance(one, ast.Constant) else "VALUE" for one in parts)
+
+
+def test_no_command_in_what_people_are_told_is_wrapped() -> None:
+    found = 0
+    for path in (path for room in ("operations", "rehearsal") for path in (ROOT / room).rglob("*.py")):
+        for text in _said_in(path):
+            for start in ("", "Next: "):
+                lines = command_line.broken(start + text, 40)
+                for copied in _COMMAND.findall(text):
+                    assert any(copied in line for line in lines), (path.name, copied, lines)
+                    found += 1
+    assert found > 100
 
 
 def test_what_is_wrong_is_said_in_whole_words_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
