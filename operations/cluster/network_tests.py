@@ -10,6 +10,7 @@ from typing import Any
 from ..failures import Failure, bad_input
 from ..jobs import render as jobs
 from ..jobs import run as job_run
+from ..jobs.choices import Choices
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import sessions
@@ -49,7 +50,7 @@ def in_pods(
     ``on_phase`` is told what it waits for and each line of output, ``on_pods`` which pods it has. Raises Failure.
     """
     try:
-        objects = jobs.render(name, target.config, nodes=nodes, deadline=timeout)
+        objects = jobs.render(name, target.config, Choices(nodes=nodes), deadline=timeout)
     except jobs.JobError as error:
         raise bad_input(str(error)) from None
     api = cluster_nodes.kubernetes(target)

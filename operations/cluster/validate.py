@@ -21,6 +21,7 @@ from components.config import InstanceGroup
 
 from ..failures import Exit, Failure, bad_input, described
 from ..jobs import run as job_run
+from ..jobs.choices import Choices
 from ..jobs.render import JobError, render
 from ..target import Target
 from . import nodes as cluster_nodes
@@ -243,7 +244,7 @@ class Validation:
         api, config = cluster_nodes.kubernetes(self._target), self._target.config
         try:
             # Kubernetes' deadline is later than ours: a job that it ended while waiting for nodes would look failed.
-            objects = render(_JOB, config, group=group.name, deadline=_JOB_SECONDS + 60)
+            objects = render(_JOB, config, Choices(group=group.name), deadline=_JOB_SECONDS + 60)
         except JobError as error:
             raise bad_input(str(error)) from None
         job_run.check(api, objects, config)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import typer
 
 from .. import target
+from ..jobs.choices import Choices
 from ..jobs.specs import JOBS
 from ..terminal import console
-from .running_jobs import Kubeconfig, Name, cancel_command, list_command, logs_command
-from .submitting import Choices, Keep, Timeout, Wait, Wanted, run, with_choices
+from .running_jobs import Name, cancel_command, list_command, logs_command
+from .submitting import Following, Wanted, run, with_records
 
 _WIDEST = max(map(len, JOBS))
 job_app = typer.Typer(
@@ -29,7 +30,7 @@ job_app = typer.Typer(
 
 
 @job_app.command("print")
-@with_choices
+@with_records
 def print_command(stack: console.Stack, name: Name, choices: Choices, as_json: console.Json = False) -> None:
     """Print a job, for kubectl apply or sbatch.
 
@@ -46,17 +47,8 @@ job_app.command("cancel")(cancel_command)
 
 
 @job_app.command("run")
-@with_choices
-def run_command(
-    stack: console.Stack,
-    name: Name,
-    choices: Choices,
-    wait: Wait = True,
-    keep: Keep = False,
-    timeout: Timeout = None,
-    kubeconfig_file: Kubeconfig = None,
-    as_json: console.Json = False,
-) -> None:
+@with_records
+def run_command(stack: console.Stack, name: Name, choices: Choices, following: Following) -> None:
     """Run a job. Exits with 0 if it passed, with 1 if it failed.
 
     Does not submit a job that the cluster would refuse or leave pending: too many devices, a missing namespace, an
@@ -67,5 +59,5 @@ def run_command(
       hyperpod job run eks-gpu nanogpt --nodes 2 -a "--steps 500"
       hyperpod job run slurm-gpu nccl-tests --json    in CI
     """
-    wanted = Wanted(target=target.load(stack), name=name, choices=choices, deadline=timeout if wait else None)
-    run(wanted, wait=wait, keep=keep, timeout=timeout, kubeconfig_file=kubeconfig_file, as_json=as_json)
+    deadline = following.timeout if following.wait else None
+    run(Wanted(target=target.load(stack), name=name, choices=choices, deadline=deadline), following)

@@ -11,10 +11,10 @@ import typer
 
 from .. import target
 from ..failures import bad_input
+from ..jobs.choices import Choices
 from ..jobs.specs import JOBS, own_job
 from ..terminal import console
-from .running_jobs import Kubeconfig
-from .submitting import Choices, Keep, Timeout, Wait, Wanted, run, with_choices
+from .submitting import Following, Wanted, run, with_records
 
 # Bytes of all files. Kubernetes takes a ConfigMap of 1 MiB at most ("ConfigMaps"); with Slurm 30 KB take a session.
 _MOST = 256 * 1024
@@ -22,7 +22,7 @@ _MOST = 256 * 1024
 _LONGEST = 45
 
 
-@with_choices
+@with_records
 def run_command(
     stack: console.Stack,
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python script, for torchrun.")],
@@ -34,11 +34,8 @@ def run_command(
         str | None, typer.Option("--name", metavar="NAME", help="The job's name (default: the script's).")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted.")] = False,
-    wait: Wait = True,
-    keep: Keep = False,
-    timeout: Timeout = None,
-    kubeconfig_file: Kubeconfig = None,
-    as_json: console.Json = False,
+    *,
+    following: Following,
 ) -> None:
     """Run a script of yours with torchrun, and follow its log.
 
@@ -57,9 +54,9 @@ def run_command(
         raise bad_input(f'"{called}" {why}', f"--name: letters, digits and hyphens, {_LONGEST} at most")
     wanted = Wanted(target=target.load(stack), name=called, choices=choices, job=own_job(script.name), files=files)
     if dry_run:
-        wanted.show(as_json)
+        wanted.show(following.as_json)
     else:
-        run(wanted, wait=wait, keep=keep, timeout=timeout, kubeconfig_file=kubeconfig_file, as_json=as_json)
+        run(wanted, following)
 
 
 def _read(paths: Sequence[Path]) -> dict[str, str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 import yaml
@@ -16,69 +16,49 @@ from rich.markup import escape
 from ..failures import Failure, bad_input
 from ..jobs import batch, render
 from ..jobs import run as job_run
+from ..jobs.choices import Choices
 from ..jobs.specs import JOBS, Job
 from ..target import Target
 from ..terminal import console
-from .running_jobs import api_of, slurm_of
+from .running_jobs import Kubeconfig, api_of, slurm_of
 
 TIMEOUT_SECONDS = 3600
-
-Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the log until the job ends.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Keep the job's objects after it ends.")]
-Timeout = Annotated[
-    float | None,
-    typer.Option(
-        min=0.1, help=f"Seconds to wait for the job (default: a test's own deadline, else {TIMEOUT_SECONDS})."
-    ),
-]
+_Asked = TypeVar("_Asked")
 
 
 @dataclass(frozen=True)
-class Choices:
-    """The options of every job, as ``render`` and ``submission`` take them."""
+class Following:
+    """The options of every verb that submits a job: how it is followed, and in which form it ends."""
 
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="EKS: a team's namespace (default: the first team's).")
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the log until the job ends.")] = True
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the job's objects after it ends.")] = False
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, help=f"Seconds to wait for the job (default: a test's own deadline, else {TIMEOUT_SECONDS})."
+        ),
     ] = None
-    user: Annotated[
-        str | None, typer.Option("--user", metavar="USER", help=f"Slurm: whose job it is (default: {batch.PERSON}).")
-    ] = None
-    nodes: Annotated[
-        int | None, typer.Option("--nodes", "-N", metavar="N", help="Number of nodes (default: all of the group).")
-    ] = None
-    group: Annotated[
-        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Worker group (default: the first).")
-    ] = None
-    devices: Annotated[
-        int | None, typer.Option("--devices", help="GPUs or Trainium chips per node (default: all).")
-    ] = None
-    efa: Annotated[int | None, typer.Option("--efa", help="EKS: EFA interfaces per node (default: all).")] = None
-    image: Annotated[
-        str | None,
-        typer.Option("--image", help="Container image (default: on EKS one of AWS's public images, on Slurm none)."),
-    ] = None
-    arguments: Annotated[
-        str, typer.Option("--arguments", "-a", help='Arguments for the script, like "--steps 500".')
-    ] = ""
-    env: Annotated[
-        list[str] | None,
-        typer.Option("--env", metavar="NAME=VALUE", help="A variable of the job's; no secret. May be repeated."),
-    ] = None
+    kubeconfig_file: Kubeconfig = None
+    as_json: console.Json = False
 
 
-def with_choices(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of Choices instead of its parameter ``choices``."""
-    fields = list(signature(Choices, eval_str=True).parameters.values())
+def with_records(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of its parameters that are Choices or Following."""
+    own = signature(command, eval_str=True)
+    records: dict[str, Any] = {
+        name: one.annotation for name, one in own.parameters.items() if is_dataclass(one.annotation)
+    }
+    fields = {name: list(signature(of, eval_str=True).parameters.values()) for name, of in records.items()}
 
     def called(**given: Any) -> None:
-        chosen = Choices(**{field.name: given.pop(field.name) for field in fields})
-        command(**given, choices=chosen)
+        for name, of in records.items():
+            given[name] = of(**{field.name: given.pop(field.name) for field in fields[name]})
+        command(**given)
 
-    own = signature(command, eval_str=True)
     parameters = [
         parameter.replace(kind=Parameter.KEYWORD_ONLY)
         for one in own.parameters.values()
-        for parameter in (fields if one.name == "choices" else [one])
+        for parameter in fields.get(one.name, [one])
     ]
     called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     called.__doc__ = command.__doc__
@@ -107,21 +87,19 @@ class Wanted:
     files: Mapping[str, str] | None = None
     deadline: float | None = None
 
-    @property
-    def _given(self) -> dict[str, Any]:
-        return {**vars(self.choices), "job": self.job, "files": self.files, "deadline": self.deadline}
-
     def objects(self) -> list[dict[str, Any]]:
         """Its objects for Kubernetes. Raises Failure where this stack cannot run it so."""
-        try:
-            return render.render(self.name, self.target.config, **self._given)
-        except render.JobError as error:
-            raise bad_input(str(error)) from None
+        return self._asked(render.render)
 
     def submission(self) -> batch.Submission:
         """What Slurm is asked. Raises Failure where this stack cannot run it so."""
+        return self._asked(batch.submission)
+
+    def _asked(self, how: Callable[..., _Asked]) -> _Asked:
         try:
-            return batch.submission(self.name, self.target.config, **self._given)
+            return how(
+                self.name, self.target.config, self.choices, deadline=self.deadline, job=self.job, files=self.files
+            )
         except render.JobError as error:
             raise bad_input(str(error)) from None
 
@@ -142,20 +120,19 @@ class Wanted:
             console.say(asked.command)
 
 
-def run(
-    wanted: Wanted, *, wait: bool, keep: bool, timeout: float | None, kubeconfig_file: Path | None, as_json: bool
-) -> None:
-    """Submit a job and, with ``wait``, follow it and say how it ended. Raises Failure where it failed."""
-    place: _Pods | _Queue = (_Pods if wanted.target.on_eks else _Queue)(wanted, kubeconfig_file)
+def run(wanted: Wanted, following: Following) -> None:
+    """Submit a job and, unless told not to wait, follow it and say how it ended. Raises Failure where it failed."""
+    keep, as_json = following.keep, following.as_json
+    place: _Pods | _Queue = (_Pods if wanted.target.on_eks else _Queue)(wanted, following.kubeconfig_file)
     name, choices, stack = wanted.name, wanted.choices, wanted.target.stack
     place.submit()
-    if not wait:
+    if not following.wait:
         console.say(f"{name} is submitted: hyperpod job logs {stack} {place.handle} -f")
         return
     started = time.monotonic()
     say = (lambda line: console.note(line, "")) if as_json else console.say
     test = JOBS[name].deadline if name in JOBS else None
-    limit = timeout or test or TIMEOUT_SECONDS
+    limit = following.timeout or test or TIMEOUT_SECONDS
     try:
         with console.progress().status(f"{name}: submitted") as status:
             succeeded, lines = place.follow(say, lambda phase: status.update(f"{name}: {escape(phase)}"), limit)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hyperpod_node.facts.model import USER_NAME
 
 from components.config import Config
 
+from .choices import DEFAULTS, PERSON, Choices
 from .render import ROOT, JobError, assignments, find_group, known, request_problems
 from .specs import Job, Plan
 
-# Whose jobs they are where nobody is named: a user that every node has (docs/slurm.md).
-PERSON = "ubuntu"
 _FILES = ROOT / "jobs" / "slurm"
 _USER = re.compile(USER_NAME)
 
@@ -43,36 +42,29 @@ class Submission:
 def submission(
     name: str,
     config: Config,
+    choices: Choices = DEFAULTS,
     *,
-    namespace: str | None = None,
-    nodes: int | None = None,
-    group: str | None = None,
-    devices: int | None = None,
-    efa: int | None = None,
-    image: str | None = None,
-    arguments: str = "",
-    env: Sequence[str] | None = None,
-    user: str | None = None,
     deadline: float | None = None,
     job: Job | None = None,
     files: Mapping[str, str] | None = None,
 ) -> Submission:
-    """A job as Slurm is asked for it, with the same options as ``render``.
+    """A job as Slurm is asked for it, with the same choices as ``render``.
 
-    ``user`` is whose job it is. ``deadline`` is in seconds from its start, by default the job's own. Raises JobError.
+    ``deadline`` is in seconds from its start, by default the job's own. Raises JobError.
     """
     job = job or known(name, config)
     batch, settings = job.batch, config.settings
     if batch is None:
         raise JobError([f"with Slurm {name} is a verb of its own: hyperpod {name} STACK"])
-    workers, problems = find_group(config, group)
-    nodes = workers.count if nodes is None else nodes
+    workers, problems = find_group(config, choices.group)
+    nodes = workers.count if choices.nodes is None else choices.nodes
+    devices, image, user = choices.devices, choices.image, choices.user
     problems += request_problems(name, job, config, workers, nodes, devices)
-    variables = assignments(env, problems)
+    variables = assignments(choices.env, problems)
     gpus = workers.type.accelerator == "gpu"
-    if namespace is not None:
+    if choices.namespace is not None:
         problems.append("--namespace is for EKS; with Slurm --user names whose job it is")
-    if efa is not None:
+    if choices.efa is not None:
         problems.append("--efa is for EKS; with Slurm a job sees all EFA interfaces of its nodes")
     if devices is not None and not gpus:
         problems.append(f"--devices: with Slurm a job on {workers.type.name} gets whole nodes")
@@ -88,16 +80,16 @@ def submission(
     processes = devices or workers.type.accelerators
     if not gpus and job.template != "device-check":
         processes = workers.type.neuron_cores
-    plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=arguments)
+    plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=choices.arguments)
     try:
         words = batch.words(plan)
     except ValueError as error:
-        problems.append(f"--arguments {arguments!r}: {error}")
+        problems.append(f"--arguments {choices.arguments!r}: {error}")
     if problems:
         raise JobError(problems)
     options = [f"--job-name={name}", f"--nodes={nodes}"]
     options += [f"{option}={processes}" for option in batch.per_device if gpus]
-    if group or len(config.worker_groups) > 1:
+    if choices.group or len(config.worker_groups) > 1:
         options.append(f"--partition={workers.name}")
     if job.deadline:
         options.append(f"--time={math.ceil((deadline or job.deadline) / 60)}")

@@ -20,6 +20,7 @@ from components.kubernetes.pod_resources import efa_interfaces, pod_request, tol
 from components.kubernetes.queues import LOCAL_QUEUE, PRIORITY_LABEL, QUEUE_LABEL
 from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM
 
+from .choices import DEFAULTS, Choices
 from .specs import IMAGE_ARCHITECTURE, NAME_LABEL, SCRATCH, TOKEN_KEY, TOKEN_SECRET, Job, Plan
 from .specs import JOBS as SPECS
 
@@ -80,35 +81,28 @@ def jobs_of(config: Config) -> tuple[str, ...]:
 def render(
     name: str,
     config: Config,
+    choices: Choices = DEFAULTS,
     *,
-    namespace: str | None = None,
-    nodes: int | None = None,
-    group: str | None = None,
-    devices: int | None = None,
-    efa: int | None = None,
-    image: str | None = None,
-    arguments: str = "",
-    env: Sequence[str] | None = None,
-    user: str | None = None,
     deadline: float | None = None,
     job: Job | None = None,
     files: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """The objects of a job, ready to apply, in order: first what the others refer to.
 
-    ``namespace`` is a team's, by default the first one. ``nodes`` are of ``group``, by default all of the first worker
-    group. ``devices`` and ``efa`` are for each node, by default all that it has. ``deadline`` is in seconds: then
-    Kubernetes ends a test, by default after the job's own; training has none. ``env`` has further variables of its
-    pods, as NAME=VALUE. A ``job`` that is not one of this project's brings its ``files``, by name. Raises JobError.
+    ``deadline`` is in seconds: then Kubernetes ends a test, by default after the job's own; training has none. A
+    ``job`` that is not one of this project's brings its ``files``, by name. Raises JobError.
     """
     job, settings = job or known(name, config), config.settings
-    namespace = settings.namespace_of(settings.namespaces[0].name) if namespace is None else namespace
-    workers, problems = find_group(config, group)
-    nodes = workers.count if nodes is None else nodes
+    namespace = choices.namespace
+    if namespace is None:
+        namespace = settings.namespace_of(settings.namespaces[0].name)
+    workers, problems = find_group(config, choices.group)
+    nodes = workers.count if choices.nodes is None else choices.nodes
+    devices, efa, image = choices.devices, choices.efa, choices.image
     problems += request_problems(name, job, config, workers, nodes, devices)
     problems += _problems(name, job, config, workers, namespace, efa)
-    variables = assignments(env, problems)
-    if user:
+    variables = assignments(choices.env, problems)
+    if choices.user:
         problems.append("--user is for Slurm; pods run as their team's user, and --namespace names the team")
     if not image and workers.type.architecture != IMAGE_ARCHITECTURE:
         problems.append(
@@ -124,7 +118,8 @@ def render(
     cores = workers.type.neuron_cores * count // workers.type.accelerators
     processes = cores if workers.type.accelerator == "trainium" and job.template != "device-check" else count
     network = nccl_network(workers, nodes, efa_interfaces(workers) if efa is None else efa)
-    plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=arguments, network=network)
+    words = choices.arguments
+    plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=words, network=network)
     team = next(one for one in settings.namespaces if settings.namespace_of(one.name) == namespace)
     # Trainers tell of themselves where somebody reads it.
     told = bool(job.scripts) and settings.observability.scraper != "none"

@@ -14,6 +14,7 @@ from components.kubernetes.pod_resources import device_resource, node_capacity
 from components.kubernetes.storage import CLAIM_NAME
 from operations.failures import Failure
 from operations.jobs import run as job_run
+from operations.jobs.choices import Choices
 from operations.jobs.kubernetes_api import KubernetesApi
 from operations.jobs.render import jobs_of, render
 
@@ -73,7 +74,7 @@ def job_runs(run: Run) -> str:
         try:
             api = KubernetesApi.of(run.plane.kubeconfig(f"team-{team}", credentials))
             for name in names:
-                objects = render(name, run.config, namespace=namespace, nodes=1)
+                objects = render(name, run.config, Choices(namespace=namespace, nodes=1))
                 job_run.check(api, objects, run.config)
             job_run.submit(api, objects)
             api.pods(namespace, {"app": "any"})

@@ -12,6 +12,7 @@ from typing import Any
 from components.kubernetes.node_placement import system_group_names
 from components.kubernetes.pod_resources import device_resource
 from components.kubernetes.queues import LOCAL_QUEUE, QUEUE_LABEL
+from operations.jobs.choices import Choices
 from operations.jobs.render import JobError, jobs_of, render
 from operations.jobs.specs import NAME_LABEL
 
@@ -86,7 +87,7 @@ def submitted(
     run: Run, name: str, *, change: Callable[[Manifest], None] | None = None, **options: Any
 ) -> Iterator[Submitted]:
     """A job as `hyperpod job` renders it, from submission until it is completely deleted."""
-    objects = render(name, run.config, **options)
+    objects = render(name, run.config, Choices(**options))
     if change:
         change(objects[-1])
     job = Submitted(run, name, objects)
@@ -181,7 +182,7 @@ def oversize_refused(run: Run) -> str:
     """A job for too many nodes is refused when rendered. Written by hand, it never starts, and the reason is shown."""
     name, most = _jobs(run)[0], run.config.training_groups[0].count
     try:
-        render(name, run.config, nodes=most + 1)
+        render(name, run.config, Choices(nodes=most + 1))
     except JobError as error:
         said = error.problems[0]
     else:

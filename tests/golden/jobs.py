@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from operations.jobs.choices import Choices
 from operations.jobs.render import JobError, jobs_of, render
 from operations.jobs.specs import JOBS as SPECS
 from tests.golden.normal import sorted_keys
@@ -27,7 +28,7 @@ def rendered(name: str) -> Jobs:
     found = {}
     for job in jobs_of(settings):
         try:
-            found[job] = _objects(render(job, settings, image=image), job)
+            found[job] = _objects(render(job, settings, Choices(image=image)), job)
         except JobError as error:
             found[job] = {"refused": str(error)}
     return found

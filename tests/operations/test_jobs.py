@@ -11,6 +11,7 @@ import pytest
 from components.catalogue.accelerators import CATALOGUE
 from components.kubernetes.checks import _WITHOUT_DEVICE_PLUGIN
 from components.kubernetes.pod_environment import pod_variables
+from operations.jobs.choices import Choices
 from operations.jobs.render import JOBS, JobError, jobs_of, render
 from tests.golden.stacks import DALLAS
 from tests.support import config
@@ -37,7 +38,7 @@ def pods(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def refusal(name: str, stack: str = "eks-gpu", **options: Any) -> str:
     settings = options.pop("settings", {})
     with pytest.raises(JobError) as refused:
-        render(name, config(stack, **settings), **options)
+        render(name, config(stack, **settings), Choices(**options))
     return str(refused.value)
 
 
@@ -79,7 +80,7 @@ def test_on_every_type_a_pod_fits_into_its_node(kind: str) -> None:
     stack = "eks-gpu" if row.accelerator == "gpu" else "eks-trainium"
     place = DALLAS if kind.startswith("ml.p6e-") else {}
     settings = config(stack, **place, workers=[{"name": "workers", "instanceType": kind}])
-    for pod in pods(render("device-check", settings, image="one.of.ours/for-this:1")):
+    for pod in pods(render("device-check", settings, Choices(image="one.of.ours/for-this:1"))):
         limits = pod["containers"][0]["resources"]["limits"]
         assert limits["cpu"] == row.vcpus // row.threads_per_core * 3 // 4
         assert int(limits["memory"].removesuffix("Gi")) <= row.memory_gib * 0.75
@@ -94,7 +95,7 @@ def test_pods_run_as_their_teams_user_with_nothing_that_restricted_refuses(stack
     settings = config(stack, teams=[{"name": "red"}, {"name": "blue"}])
     users = set()
     for namespace in ("red", "blue"):
-        files, job = render(name, settings, namespace=namespace)
+        files, job = render(name, settings, Choices(namespace=namespace))
         for pod in pods([job]):
             identity = pod["securityContext"]
             assert identity["runAsNonRoot"] is True
@@ -126,7 +127,7 @@ def test_the_token_is_in_a_secret_and_in_no_manifest() -> None:
 
 
 def test_mpi_forwards_the_variables_that_the_group_has_and_waits_for_the_workers() -> None:
-    job = render("nccl-tests", config("eks-gpu"), nodes=2)[-1]
+    job = render("nccl-tests", config("eks-gpu"), Choices(nodes=2))[-1]
     assert job["spec"]["launcherCreationPolicy"] == "WaitForWorkersReady"
     command = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"][-1]
     assert "-np 16 " in command
@@ -160,7 +161,7 @@ def launched(tmp_path: Path, nodes: int) -> tuple[str, list[str]]:
         path = tmp_path / command
         path.write_text(f"#!/bin/bash\n{script}\n")
         path.chmod(0o755)
-    job = render("nccom-test", config("eks-trainium"), nodes=nodes)[-1]
+    job = render("nccom-test", config("eks-trainium"), Choices(nodes=nodes))[-1]
     script = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"][-1]
     script = script.replace("/etc/mpi/hostfile", str(tmp_path / "hostfile"))
     group = config("eks-trainium").worker_groups[0]
@@ -201,7 +202,7 @@ def test_kubernetes_ends_a_test_and_lets_training_go_on() -> None:
 
 
 def test_torchrun_counts_nodes_and_devices() -> None:
-    job = render("nanogpt", config("eks-gpu", size="medium"), nodes=3, devices=4, arguments="--steps 7")[-1]
+    job = render("nanogpt", config("eks-gpu", size="medium"), Choices(nodes=3, devices=4, arguments="--steps 7"))[-1]
     specs = job["spec"]["pytorchReplicaSpecs"]
     assert {role: spec["replicas"] for role, spec in specs.items()} == {"Worker": 3}
     for pod in pods([job]):
@@ -309,7 +310,7 @@ def test_in_a_closed_network_only_images_of_the_regions_own_registries_are_taken
     closed = config("eks-gpu", network={"egress": "vpc-only", "imageRegistry": f"{registry}/mirror"})
     with pytest.raises(JobError, match="does not reach public"):
         render("nanogpt", closed)
-    assert render("nanogpt", closed, image=f"{registry}/eks-gpu/training:1")
+    assert render("nanogpt", closed, Choices(image=f"{registry}/eks-gpu/training:1"))
     assert render("fsdp-llama", closed)
 
 
@@ -336,7 +337,7 @@ def test_the_device_check_counts_devices_and_writes_to_the_file_system(
 
 def test_fewer_efa_interfaces_are_asked_for_where_that_is_said() -> None:
     for interfaces in (0, 4):
-        (worker,) = pods(render("nanogpt", config("eks-gpu"), efa=interfaces))
+        (worker,) = pods(render("nanogpt", config("eks-gpu"), Choices(efa=interfaces)))
         asked = worker["containers"][0]["resources"]["requests"]
         assert asked.get("vpc.amazonaws.com/efa", 0) == interfaces
 
@@ -360,7 +361,7 @@ def test_a_job_on_another_group_is_that_groups_in_everything() -> None:
     settings = config("eks-gpu", workers=[P5, other])
     ampere = {group.name: group for group in settings.worker_groups}["ampere"]
     for name in ("nccl-tests", "nanogpt", "device-check", "fsdp-llama"):
-        objects = render(name, settings, group="ampere")
+        objects = render(name, settings, Choices(group="ampere"))
         text = str(objects)
         assert "hopper" not in text
         assert "ml.p5.48xlarge" not in text
@@ -368,7 +369,7 @@ def test_a_job_on_another_group_is_that_groups_in_everything() -> None:
             assert one["nodeSelector"]["sagemaker.amazonaws.com/instance-group-name"] == "ampere"
             assert one["nodeSelector"]["node.kubernetes.io/instance-type"] == "ml.g5.8xlarge"
             assert {"key": "team", "operator": "Exists", "effect": "NoSchedule"} in one["tolerations"]
-    launcher = render("nccl-tests", settings, group="ampere")[-1]["spec"]["mpiReplicaSpecs"]["Launcher"]
+    launcher = render("nccl-tests", settings, Choices(group="ampere"))[-1]["spec"]["mpiReplicaSpecs"]["Launcher"]
     command = launcher["template"]["spec"]["containers"][0]["command"][-1]
     assert f"-np {3 * ampere.type.accelerators} " in command
     forwarded = {word for word in command.split() if word.startswith(("NCCL_", "FI_"))}
@@ -376,6 +377,6 @@ def test_a_job_on_another_group_is_that_groups_in_everything() -> None:
 
 
 def test_sizes_of_the_users_take_the_tests_own_place() -> None:
-    text = str(render("nccl-tests", config("eks-gpu"), arguments="-b 1G -e 1G"))
+    text = str(render("nccl-tests", config("eks-gpu"), Choices(arguments="-b 1G -e 1G")))
     assert "all_reduce_perf -b 1G -e 1G" in text
     assert "-b 8 -e 16G" not in text

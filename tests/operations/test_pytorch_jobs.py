@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from operations.jobs.choices import Choices
 from operations.jobs.render import jobs_of, render
 from tests.operations.test_jobs import pods
 from tests.support import config
@@ -28,6 +29,6 @@ def test_a_job_may_begin_again_as_often_on_many_nodes_as_on_few(name: str, nodes
     """The operator adds up the restarts of all pods (kubeflow/training-operator, pkg/core/job.go, PastBackoffLimit),
     and what ends one pod of a job ends them all."""
     settings = config("eks-gpu", size="large")
-    limit = render(name, settings, nodes=nodes)[-1]["spec"]["runPolicy"]["backoffLimit"]
+    limit = render(name, settings, Choices(nodes=nodes))[-1]["spec"]["runPolicy"]["backoffLimit"]
     # It fails at the limit, not beyond.
     assert 10 * nodes < limit <= 11 * nodes

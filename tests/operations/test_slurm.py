@@ -19,6 +19,7 @@ from operations.cluster.slurm_jobs import SlurmJobs
 from operations.cluster.validate import Validation
 from operations.failures import Failure
 from operations.jobs.batch import Submission, submission
+from operations.jobs.choices import Choices
 from operations.jobs.run import TimedOut
 from operations.jobs.specs import own_job
 from operations.target import Target
@@ -171,7 +172,7 @@ def jobs(target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slu
 def _script(name: str, text: str, folder: Path, **options: Any) -> Submission:
     """A script of one's own, whose batch file has the places of this test's."""
     found = submission(
-        name, config("dev"), nodes=1, user="root", job=own_job("own.py"), files={"own.py": text}, **options
+        name, config("dev"), Choices(nodes=1, user="root", **options), job=own_job("own.py"), files={"own.py": text}
     )
     places = {"/fsx/checkpoints": str(folder), "/opt/hyperpod/lib": str(ROOT / "lifecycle")}
     files = dict(found.files)

@@ -17,6 +17,7 @@ from operations.aws import Aws
 from operations.cluster import slurm_jobs
 from operations.failures import Exit
 from operations.jobs.batch import enroots_name, submission
+from operations.jobs.choices import Choices
 from operations.jobs.render import JobError
 from operations.jobs.specs import JOBS
 from tests.operations.aws import StubbedAws, calls, command, run, run_json, with_nodes, with_session
@@ -228,12 +229,14 @@ OPTIONS: dict[str, tuple[str, str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", OPTIONS)
 def test_slurm_is_asked_for_what_kubernetes_would_be(case: str) -> None:
     stack, name, options, wanted = OPTIONS[case]
-    assert wanted in submission(name, config(stack), **options).command
+    chosen = {key: value for key, value in options.items() if key != "deadline"}
+    found = submission(name, config(stack), Choices(**chosen), deadline=options.get("deadline"))
+    assert wanted in found.command
 
 
 def test_a_container_image_is_named_as_enroot_takes_it() -> None:
     settings = config("slurm-gpu", slurm={"containers": True})
-    image = submission("nanogpt", settings, image="nvcr.io/nvidia/pytorch:25.10-py3").environment
+    image = submission("nanogpt", settings, Choices(image="nvcr.io/nvidia/pytorch:25.10-py3")).environment
     assert image == {"CONTAINER_IMAGE": "nvcr.io#nvidia/pytorch:25.10-py3"}
     assert submission("nemo", settings).environment["CONTAINER_IMAGE"].startswith("nvcr.io#nvidia/nemo:")
     kept = ("/fsx/images/a.sqsh", "nvcr.io#nvidia/a:1", "ubuntu:24.04", "library/ubuntu", "docker://a.b/c")
@@ -261,7 +264,7 @@ def test_what_slurm_cannot_do_is_refused_before_anything_is_sent(case: str) -> N
     options, why = REFUSED[case]
     given = {"name": "nanogpt", "stack": "slurm-gpu", **options}
     with pytest.raises(JobError, match=re.escape(why)):
-        submission(given.pop("name"), config(given.pop("stack")), **given)
+        submission(given.pop("name"), config(given.pop("stack")), Choices(**given))
 
 
 def test_every_job_runs_on_slurm_with_the_files_that_its_batch_file_takes() -> None:

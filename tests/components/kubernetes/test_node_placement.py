@@ -14,6 +14,7 @@ from components.kubernetes.charts import KUEUE
 from components.kubernetes.node_placement import GROUP_LABEL
 from components.kubernetes.pod_resources import node_capacity, tolerations
 from components.kubernetes.queues import cluster_queue, flavor, kueue_values, shares
+from operations.jobs.choices import Choices
 from operations.jobs.render import JobError, render
 from tests.golden.stacks import state_of
 from tests.support import config, of_type, one, plan
@@ -150,7 +151,7 @@ def test_jobs_train_only_on_groups_with_accelerators_in_any_order_of_groups() ->
     selector = render("device-check", settings)[-1]["spec"]["template"]["spec"]["nodeSelector"]
     assert selector[GROUP_LABEL] == "workers"
     with pytest.raises(JobError, match="group system has no accelerators; the stack trains on workers"):
-        render("device-check", settings, group="system")
+        render("device-check", settings, Choices(group="system"))
     with pytest.raises(JobError, match="group workers has no nodes now; hyperpod scale STACK workers NUMBER"):
         render("device-check", groups(SYSTEM, {**GPU, "count": 0}))
 

@@ -19,6 +19,7 @@ from operations.cluster.sessions import Remote
 from operations.cluster.slurm_jobs import SlurmJobs
 from operations.failures import Failure
 from operations.jobs.batch import submission
+from operations.jobs.choices import Choices
 from operations.jobs.run import judge
 from operations.jobs.specs import own_job
 from operations.target import Target
@@ -158,24 +159,21 @@ def jobs_come_from_a_laptop(cluster: Cluster, jobs: SlurmJobs) -> None:
         "env": ["TOLD=it's", "HYPERPOD_PYTHON=/fsx/python"],
         "user": "research1",
     }
-    number = jobs.submit(submission("train", config, job=own_job("train.py"), files=files, **given))
+    number = jobs.submit(submission("train", config, Choices(**given), job=own_job("train.py"), files=files))
     succeeded, lines = jobs.follow(number, said.append, lambda _: None, 120)
     assert (succeeded, lines) == (True, said), lines
     ranks = sorted(line for line in lines if line.startswith("rank"))
     assert ranks == [f"rank {rank} of 2 as 2001 ['a b'] it's" for rank in (0, 1)], lines
     assert cluster.shared(f"checkpoints/train-{number}.log").stat().st_uid == 2001
     for name, words in (("device-check", ""), ("nccl-tests", "-b 8 -e 1K -n 1 --threshold 0")):
-        number = jobs.submit(submission(name, config, arguments=words))
+        number = jobs.submit(submission(name, config, Choices(arguments=words)))
         succeeded, lines = jobs.follow(number, said.append, lambda _: None, 120)
         result = judge(name, None, config.training_groups[0], 2, succeeded, lines, 1.0)
         assert result.passed, (name, result.reasons, lines)
         assert jobs.look(name).id == number
     python = ["HYPERPOD_PYTHON=/fsx/python"]
-    number = jobs.submit(
-        submission(
-            "wait", config, job=own_job("wait.py"), files={"wait.py": "import time; time.sleep(300)"}, env=python
-        )
-    )
+    waits = {"wait.py": "import time; time.sleep(300)"}
+    number = jobs.submit(submission("wait", config, Choices(env=python), job=own_job("wait.py"), files=waits))
     until("the job runs", lambda: jobs.look("wait").state == "RUNNING")
     assert [(row["job"], row["user"]) for row in jobs.jobs() if row["state"] == "running"] == [("wait", "ubuntu")]
     jobs.cancel(number)
