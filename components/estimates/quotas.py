@@ -150,6 +150,10 @@ def _network(config: Config) -> Iterator[Quota]:
 
 
 def _interfaces(config: Config) -> Quota:
+    needed = interfaces_needed(config)
+    return Quota(service="vpc", name="Network interfaces per Region", code="L-DF5E4CA3", needed=needed)
+
+
+def interfaces_needed(config: Config) -> int:
     """One for each node, one for each further EFA card, and about ten for FSx, NAT gateway and endpoints."""
-    count = 10 + sum(group.count * group.type.interfaces for group in config.instance_groups)
-    return Quota(service="vpc", name="Network interfaces per Region", code="L-DF5E4CA3", needed=count)
+    return 10 + sum(group.count * group.type.interfaces for group in config.instance_groups)

@@ -46,11 +46,15 @@ def plan_subnets(cidr: str, secondary_cidr: str | None) -> SubnetPlan:
 
 def addresses_needed(settings: ClusterKeys, net: NetworkConfig, servers: int) -> int:
     """Addresses that nodes, file servers and interface endpoints take in the private subnet."""
-    per_pod_host = _POD_ADDRESSES if settings.orchestrator == "eks" else 0
     login = max(settings.login.count, 0) if settings.login else 0
     total = 1 + login if settings.orchestrator == "slurm" else 0
     for group in settings.groups:
         row = find(group.instance_type)
         count = max(settings.count_of(group), 0)
-        total += count * ((row.interfaces if row else 1) + per_pod_host)
+        total += count * node_addresses(row.interfaces if row else 1, settings.orchestrator)
     return total + servers + MOST_ENDPOINTS[net.closed] + _RESERVED_ADDRESSES
+
+
+def node_addresses(interfaces: int, orchestrator: str) -> int:
+    """Addresses of one node with so many network interfaces."""
+    return interfaces + (_POD_ADDRESSES if orchestrator == "eks" else 0)

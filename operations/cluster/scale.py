@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from components.config import InstanceGroup
 from components.estimates import cost
 from components.estimates.amounts import Cost
 
@@ -40,17 +41,23 @@ class Scaling:
         return f"{hourly}. Its training plan is paid in advance" if self.prepaid else hourly
 
 
-def scaled(target: Target, group: str, count: int) -> Scaling:
-    """The stack with the new number of nodes, checked. Raises Failure and ConfigError."""
-    sizes = {one.name: one for one in target.config.worker_groups}
-    if group not in sizes:
+def worker_group(target: Target, name: str) -> InstanceGroup:
+    """A worker group by its name. Raises Failure."""
+    found = {one.name: one for one in target.config.worker_groups}
+    if name not in found:
         heads = [one.name for one in target.config.instance_groups if one.role != "worker"]
         also = f"; {', '.join(heads)} cannot be scaled" if heads else ""
-        raise bad_input(f'there is no worker group "{group}"', f"groups here: {', '.join(sizes)}{also}")
+        raise bad_input(f'there is no worker group "{name}"', f"groups here: {', '.join(found)}{also}")
+    return found[name]
+
+
+def scaled(target: Target, group: str, count: int) -> Scaling:
+    """The stack with the new number of nodes, checked. Raises Failure and ConfigError."""
+    before = worker_group(target, group).count
     if count < 0:
         raise bad_input(f"{count} nodes", "0 or more")
     given: list[dict[str, Any]] = json.loads(target.project.config.get(WORKERS, "[]"))
-    workers = given or [{"name": one.name, "instanceType": one.type.name} for one in sizes.values()]
+    workers = given or [{"name": one.name, "instanceType": one.type.name} for one in target.config.worker_groups]
     place = next(place for place, one in enumerate(workers) if one["name"] == group)
     changed: dict[str, str | int] = {"count": count}
     # HyperPod refuses a minimum above the count.
@@ -61,7 +68,7 @@ def scaled(target: Target, group: str, count: int) -> Scaling:
     return Scaling(
         target=replace(after, aws=target.aws),
         group=group,
-        before=sizes[group].count,
+        before=before,
         after=count,
         values={
             f"{WORKERS}[{place}].{key}": str(value) for key, value in (changed if given else workers[place]).items()

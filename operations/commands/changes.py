@@ -12,12 +12,14 @@ from ..cluster import changes, scale
 from ..cluster import nodes as cluster_nodes
 from ..cluster.node import Node
 from ..deployment import beforehand, deploy
-from ..failures import bad_input
+from ..failures import Exit, bad_input
 from ..target import Target
 from ..terminal import console
 from .deploy import InstallCli, Rehearse, finish, open_engine, settle
 from .deployed import name_what_comes
 from .nodes import NodeName
+from .what_if import show as show_what_if
+from .what_if import what_if as what_if_of
 
 
 def replace_command(
@@ -115,6 +117,9 @@ def scale_command(
     stack: console.Stack,
     group: Annotated[str, typer.Argument(metavar="GROUP", help="A worker group.")],
     count: Annotated[int, typer.Argument(metavar="N", min=0, help="The new number of nodes.")],
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="Change nothing: show the limits, quotas and costs of that size.")
+    ] = False,
     yes: console.Yes = False,
     rehearse: Rehearse = False,
     install_cli: InstallCli = False,
@@ -127,11 +132,23 @@ def scale_command(
     bucket. If the number shrinks, AWS chooses the nodes to remove, and their
     jobs end.
 
+    --what-if names the published limits that a growing group meets, in their
+    order, and how many nodes each is enough for. It needs no account, and
+    exits with 1 if N nodes are over one of them.
+
     \b
       hyperpod scale slurm-gpu workers 8
+      hyperpod scale slurm-gpu workers 1000 --what-if
       hyperpod scale dev workers 4 --rehearse
     """
     chosen = target.load(stack)
+    if what_if:
+        found = what_if_of(chosen, group, count)
+        if as_json:
+            console.emit(found.as_json())
+        else:
+            show_what_if(found)
+        raise typer.Exit(Exit.FAILED if found.exceeded else Exit.GOOD)
     wanted = scale.scaled(chosen, group, count)
     if wanted.before == wanted.after:
         console.note(f"{group} already has {count} nodes in the configuration.")

@@ -119,3 +119,17 @@ def test_a_refused_scaling_leaves_the_configuration_as_it_was(
 
 def _refuse(planned: object) -> None:
     raise Failure("the file system would go")
+
+
+def test_what_if_names_limits_quotas_and_dollars_and_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "scale", "workers", "1000", "--stack", "slurm-gpu", "--what-if", "--json")
+    found = json.loads(out)
+    assert code == Exit.FAILED
+    assert [limit["name"] for limit in found["limits"] if limit["exceeded"]] == ["network-interfaces"]
+    assert {quota["needed"] for quota in found["quotas"]} == {1000, 1001, 32011}
+    assert found["cost"]["hourly_usd"] > 1000 * 50
+    assert found["fsx_mbps"] == 300
+    code, out, _ = run(capsys, "scale", "workers", "100", "--stack", "slurm-gpu", "--what-if")
+    assert code == Exit.GOOD
+    assert "155 nodes" in out
+    assert "each of 800 accelerators" in out
