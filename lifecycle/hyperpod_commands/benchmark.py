@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Mapping
+
+from hyperpod_node.facts.model import Group
 
 from . import nccl_test, nccom_test
 from .cluster import BIN, Trouble, record, run, worker_group
@@ -14,10 +15,10 @@ def main() -> int:
     """Replace this process with the test's command."""
     try:
         own = record()
-        if own["role"] == "worker":
+        if own.group.role == "worker":
             raise Trouble("run this on the controller or a login node; it allocates the workers")
         group = worker_group(own, None)
-        trainium = group["accelerator"] == "trainium"
+        trainium = group.accelerator == "trainium"
         command = "run-nccom-test" if trainium else "run-nccl-test"
         parser = nccom_test.parser() if trainium else nccl_test.parser()
         arguments = sys.argv[1:]
@@ -34,10 +35,10 @@ def main() -> int:
     return 0  # unreachable
 
 
-def idle_workers(group: Mapping[str, Any]) -> int:
+def idle_workers(group: Group) -> int:
     """How many nodes of a worker group's partition are idle and take jobs. sinfo's own filter by state takes drained
     nodes for idle ones."""
-    chosen = ["-p", str(group["partition"])] if group["partition"] else []
+    chosen = ["-p", group.partition] if group.partition else []
     lines = [line.split() for line in run(["sinfo", "-h", "-o", "%D %t", *chosen]).splitlines()]
     return sum(int(words[0]) for words in lines if words[1:] == ["idle"])
 

@@ -7,9 +7,13 @@ import os
 import pwd
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence
+
+from hyperpod_node.facts import node_record
+from hyperpod_node.facts.model import Group, NodeRecord
+from hyperpod_node.host.errors import StepError
 
 BIN = "/opt/hyperpod/bin"
 LIB = "/opt/hyperpod/lib"
@@ -71,27 +75,27 @@ class Workers:
         return found
 
 
-def record(path: str = f"{STATE}/node.json") -> Dict[str, Any]:
-    """This node's own record, written when it booted."""
+def record(path: str = f"{STATE}/{node_record.NAME}") -> NodeRecord:
+    """Return this node's own record, written when it booted."""
     try:
-        return dict(json.loads(Path(path).read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise Trouble(f"{path}: {error}; did on_create.sh succeed here? See /var/log/hyperpod/summary.json") from None
+        return node_record.parse(Path(path).read_text(encoding="utf-8"), path)
+    except (OSError, ValueError, StepError) as error:
+        why = str(error) if isinstance(error, StepError) else f"{path}: {error}"
+        raise Trouble(f"{why}; did on_create.sh succeed here? See /var/log/hyperpod/summary.json") from None
 
 
-def worker_group(own: Mapping[str, Any], partition: Optional[str]) -> Mapping[str, Any]:
+def worker_group(own: NodeRecord, partition: Optional[str]) -> Group:
     """The first worker group with accelerators, or without any the first; if a partition is given, of those in it.
 
     Its partition is the group's own where it shares the other one, so that nothing is measured across groups.
     """
-    every = [g for g in own["groups"] if g["role"] == "worker"]
-    workers = [g for g in every if partition in (None, g["name"], g["partition"])]
+    every = [group for group in own.parameters.instance_groups if group.role == "worker"]
+    workers = [group for group in every if partition in (None, group.name, group.partition)]
     if not workers:
         raise Trouble(f"no worker group has the partition {partition}" if partition else "the cluster has no workers")
-    found = dict(next((g for g in workers if g["accelerator"]), workers[0]))
-    if sum(g["partition"] == found["partition"] for g in every) > 1:
-        found["partition"] = found["name"]
-    return found
+    found = next((group for group in workers if group.accelerator), workers[0])
+    shared = sum(group.partition == found.partition for group in every) > 1
+    return replace(found, partition=found.name) if shared else found
 
 
 def run(command: Sequence[str], timeout: float = 120, stdin: str = "") -> str:

@@ -14,7 +14,9 @@ import stat
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
+
+from hyperpod_node.facts.model import Group
 
 from .cluster import LIB, Trouble, of_session, record, run, say, worker_group
 
@@ -53,8 +55,8 @@ def main() -> int:
     of_session("run-nanogpt")
     own = record()
     group = worker_group(own, options.partition)
-    per_node = options.gpus or max(1, int(group["accelerators"]) if group["accelerator"] == "gpu" else 1)
-    out = _folder(options.out, f"{own['mount_point']}/checkpoints/nanogpt-{time.strftime('%Y%m%d-%H%M%S')}")
+    per_node = options.gpus or max(1, group.accelerators if group.accelerator == "gpu" else 1)
+    out = _folder(options.out, f"{own.parameters.fsx_mount}/checkpoints/nanogpt-{time.strftime('%Y%m%d-%H%M%S')}")
     log = out / "train.log"
     # The log of an earlier run has been shown already.
     seen = log.stat().st_size if log.exists() else 0
@@ -118,12 +120,12 @@ def _closed(out: Path) -> None:
             )
 
 
-def _submit(options: argparse.Namespace, group: Mapping[str, Any], per_node: int, out: Path, log: Path) -> str:
+def _submit(options: argparse.Namespace, group: Group, per_node: int, out: Path, log: Path) -> str:
     directives = []
-    partition = options.partition or group["partition"]
+    partition = options.partition or group.partition
     if partition:
         directives.append(f"--partition={partition}")
-    if group["accelerator"] == "gpu":
+    if group.accelerator == "gpu":
         directives.append(f"--gres=gpu:{per_node}")
     given = {name: getattr(options, name[2:].replace("-", "_"), None) for name in TRAINER}
     arguments = {"--steps": options.steps, "--save-every": options.save_every, **given}

@@ -45,12 +45,12 @@ def main() -> int:
     as_person("run-nccl-test")
     own = record()
     group = worker_group(own, options.partition)
-    per_node = options.gpus or max(1, int(group["accelerators"]))
+    per_node = options.gpus or max(1, group.accelerators)
     if not os.environ.get("HYPERPOD_INSIDE"):
         os.environ["HYPERPOD_INSIDE"] = "1"
-        gres = str(group["gres"]) if group["accelerators"] else ""
+        gres = group.gres if group.accelerators else ""
         arguments = [f"{BIN}/run-nccl-test", *sys.argv[1:]]
-        allocate(options.nodes, per_node, gres, options.partition or group["partition"] or None, arguments)
+        allocate(options.nodes, per_node, gres, options.partition or group.partition or None, arguments)
     return measure(options, per_node)
 
 

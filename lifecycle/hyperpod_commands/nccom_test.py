@@ -45,22 +45,20 @@ def main() -> int:
     as_person("run-nccom-test")
     own = record()
     group = worker_group(own, options.partition)
-    if group["accelerator"] != "trainium":
-        raise Trouble(f"the workers are {group['instance_type']}, without NeuronCores; run-nccl-test is for GPUs")
+    if group.accelerator != "trainium":
+        raise Trouble(f"the workers are {group.instance_type}, without NeuronCores; run-nccl-test is for GPUs")
     if not os.environ.get("HYPERPOD_INSIDE"):
         os.environ["HYPERPOD_INSIDE"] = "1"
-        partition = options.partition or group["partition"] or None
+        partition = options.partition or group.partition or None
         allocate(
             options.nodes,
-            int(group["accelerators"]),
-            group["gres"],
+            group.accelerators,
+            group.gres,
             partition,
             [f"{BIN}/run-nccom-test", *sys.argv[1:]],
         )
     workers = ask_workers(options.nodes)
-    cores = (
-        min(int(fact["environment"].get("NEURON_RT_NUM_CORES", 0)) for fact in workers.facts) or group["neuron_cores"]
-    )
+    cores = min(int(fact["environment"].get("NEURON_RT_NUM_CORES", 0)) for fact in workers.facts) or group.neuron_cores
     per_node = options.workers or int(cores)
     say(f"{options.collective}, {options.nodes} nodes x {per_node} NeuronCores, {workers.transport}, {workers.names}")
     for complaint in workers.complaints():

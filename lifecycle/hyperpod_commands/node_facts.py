@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -11,7 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-STATE = "/etc/hyperpod"
+from hyperpod_node.facts import node_record
+
+from .cluster import STATE, Trouble, record
+
 # Where AWS's images have nccl-tests, newest first, and where people usually build it.
 NCCL_TESTS = ("usr/local/cuda*/efa/test-*", "opt/nccl-tests/build", "usr/local/nccl-tests/build", "usr/local/bin")
 PYTHONS = ("python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3", "/usr/bin/python3")
@@ -25,16 +29,16 @@ HAS_TORCH = (
 def facts(state: str = STATE) -> Dict[str, Any]:
     """What this node is, from its record and its current state."""
     try:
-        record = json.loads(Path(state, "node.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        return {"hostname": _hostname(), "error": f"{state}/node.json: {error}"}
+        own = record(f"{state}/{node_record.NAME}")
+    except Trouble as trouble:
+        return {"hostname": _hostname(), "error": str(trouble)}
     return {
         "hostname": _hostname(),
-        "address": record["address"],
-        "group": record["group"],
-        "transport": record["transport"],
+        "address": own.instance.address,
+        "group": dataclasses.asdict(own.group),
+        "transport": own.transport,
         "environment": task_environment(state),
-        "devices": devices(record["group"]["gres"]),
+        "devices": devices(own.group.gres),
         "nccl_tests": nccl_tests(),
         "mpirun": _first(["/opt/amazon/openmpi/bin/mpirun", shutil.which("mpirun") or ""]),
         "nccom_test": _first(["/opt/aws/neuron/bin/nccom-test", shutil.which("nccom-test") or ""]),

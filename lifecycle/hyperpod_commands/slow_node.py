@@ -28,7 +28,7 @@ def main() -> int:
     """Allocate the workers; inside the allocation, test the pairs."""
     options = parser().parse_args()
     own = record()
-    if own["role"] == "worker":
+    if own.group.role == "worker":
         raise Trouble("run this on the controller or a login node; it allocates the workers")
     as_person(NAME)
     group = worker_group(own, options.partition)
@@ -37,13 +37,13 @@ def main() -> int:
         if nodes < 2:
             raise Trouble(f"a pair needs two idle workers, and there is {nodes}; see sinfo")
         os.environ["HYPERPOD_INSIDE"] = str(nodes)
-        per_node = max(1, int(group["accelerators"]))
-        partition = options.partition or group["partition"] or None
-        allocate(nodes, per_node, str(group["gres"]), partition, [f"{BIN}/{NAME}", *sys.argv[1:]])
+        per_node = max(1, group.accelerators)
+        partition = options.partition or group.partition or None
+        allocate(nodes, per_node, group.gres, partition, [f"{BIN}/{NAME}", *sys.argv[1:]])
     workers = ask_workers(int(os.environ["HYPERPOD_INSIDE"]))
     blocks = topology()
     ordered = sorted(workers.facts, key=lambda fact: (blocks.get(str(fact["hostname"]), ""), str(fact["hostname"])))
-    tester = Tester(Workers(ordered), group["accelerator"] == "trainium", options.timeout)
+    tester = Tester(Workers(ordered), group.accelerator == "trainium", options.timeout)
     found = tester.run()
     threshold = tester.threshold if options.threshold is None else options.threshold
     findings = pairs.judge(found, threshold, blocks)

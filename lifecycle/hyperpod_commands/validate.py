@@ -10,8 +10,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Set, Tuple
+from typing import Any, Callable, Dict, List, Set, Tuple
 
+from hyperpod_node.facts.model import NodeRecord
 from hyperpod_node.host.errors import StepError
 from hyperpod_node.host.host import Host
 from hyperpod_node.host.settings import Settings
@@ -25,10 +26,10 @@ SUMMARY = "/var/log/hyperpod/summary.json"
 # AWS's own check found that metadata and pings go over TCP by design (aws-parallelcluster, pull request 7572); so many
 # messages without one of file data, which goes over EFA, are none of an idle node.
 TCP_ALONE = 100_000
-Check = Tuple[str, Callable[[Mapping[str, Any]], str]]
+Check = Tuple[str, Callable[[NodeRecord], str]]
 
 
-def boot(_: Mapping[str, Any]) -> str:
+def boot(_: NodeRecord) -> str:
     """How the lifecycle script ended."""
     summary: Dict[str, Any] = json.loads(Path(SUMMARY).read_text(encoding="utf-8"))
     bad = [s for s in summary["steps"] if s["result"] not in ("ok", "skipped")]
@@ -38,9 +39,9 @@ def boot(_: Mapping[str, Any]) -> str:
     return f"{summary['status']} after {summary['boot_seconds']:.1f} s"
 
 
-def shared(own: Mapping[str, Any]) -> str:
+def shared(own: NodeRecord) -> str:
     """A file can be written to the shared file system and read back."""
-    mount_point = str(own["mount_point"])
+    mount_point = own.parameters.fsx_mount
     if not os.path.ismount(mount_point):
         raise Trouble(f"{mount_point} is not mounted")
     path = Path(mount_point, f".hyperpod-validate-{os.uname().nodename}-{os.getpid()}")
@@ -50,7 +51,7 @@ def shared(own: Mapping[str, Any]) -> str:
     return f"{mount_point} is writable, {free / 2**30:.0f} GiB free"
 
 
-def munge(_: Mapping[str, Any]) -> str:
+def munge(_: NodeRecord) -> str:
     """MUNGE accepts its own credential."""
     credential = run(["munge", "-n"], timeout=10)
     subprocess.run(
@@ -59,12 +60,12 @@ def munge(_: Mapping[str, Any]) -> str:
     return "encoded and decoded a credential"
 
 
-def slurm(own: Mapping[str, Any]) -> str:
+def slurm(own: NodeRecord) -> str:
     """The controller answers, and a worker accepts jobs."""
     ping = run(["scontrol", "ping"], timeout=20)
     if "UP" not in ping:
         raise Trouble(ping.strip())
-    if own["role"] != "worker":
+    if own.group.role != "worker":
         return ping.strip().splitlines()[0]
     shown = run(["scontrol", "show", "node", os.uname().nodename.split(".")[0], "-o"], timeout=20)
     state = next((word[6:] for word in shown.split() if word.startswith("State=")), "UNKNOWN")
@@ -75,9 +76,9 @@ def slurm(own: Mapping[str, Any]) -> str:
     return state.lower()
 
 
-def topology(own: Mapping[str, Any]) -> str:
+def topology(own: NodeRecord) -> str:
     """Slurm can plan with every node: HyperPod's map of the network has it."""
-    if own["role"] != "controller":
+    if own.group.role != "controller":
         return "the controller's"
     host = Host(Settings.from_environment())
     tree, lines = (host.read(f"{host.settings.slurm_etc}/{name}") or "" for name in slurm_topology.MAPS)
@@ -106,34 +107,35 @@ def _few(names: Set[str]) -> str:
     return ", ".join(sorted(names)[:10]) + more
 
 
-def accelerators(own: Mapping[str, Any]) -> str:
+def accelerators(own: NodeRecord) -> str:
     """The node has as many devices as its instance type should."""
-    group = own["group"]
-    wanted, there = int(group["accelerators"]), devices(group["gres"])
+    group = own.group
+    wanted, there = group.accelerators, devices(group.gres)
     if there < wanted:
-        raise Trouble(f"{there} of {wanted} {group['gres']} devices in /dev")
-    return f"{there} {group['gres']} devices" if wanted else "none on this type"
+        raise Trouble(f"{there} of {wanted} {group.gres} devices in /dev")
+    return f"{there} {group.gres} devices" if wanted else "none on this type"
 
 
-def transport(own: Mapping[str, Any]) -> str:
+def transport(own: NodeRecord) -> str:
     """The transport is the best that the instance type supports."""
-    group = own["group"]
-    known = ("efa-rdma" if group["rdma_read"] else "efa-sendrecv") if group["efa"] == "yes" else own["transport"]
-    if group["accelerators"] and own["transport"] != known:
-        raise Trouble(f"{own['transport']}, but {group['instance_type']} should have {known}; probe: {own['probe']}")
-    return str(own["transport"])
+    group = own.group
+    known = ("efa-rdma" if group.rdma_read else "efa-sendrecv") if group.efa == "yes" else own.transport
+    probe = f"{own.probe.devices} EFA devices, RDMA read {own.probe.rdma_read} ({own.probe.source})"
+    if group.accelerators and own.transport != known:
+        raise Trouble(f"{own.transport}, but {group.instance_type} should have {known}; probe: {probe}")
+    return own.transport
 
 
-def role(_: Mapping[str, Any]) -> str:
+def role(_: NodeRecord) -> str:
     """Only root, and AWS's agents, get the node's role."""
     if why := metadata_guard.opened(Host(Settings.from_environment())):
         raise Trouble(why)
     return "only root reaches instance metadata"
 
 
-def lustre(own: Mapping[str, Any]) -> str:
+def lustre(own: NodeRecord) -> str:
     """The file system is used over EFA where it and the instance type can."""
-    wanted = int(own.get("lustre_efa_interfaces", 0))
+    wanted = own.group.lustre_efa_interfaces if own.parameters.fsx_efa else 0
     if not wanted:
         return "TCP, as the stack and the instance type have it"
     if os.geteuid() != 0:
@@ -165,7 +167,7 @@ def lnet(text: str) -> Tuple[int, Dict[str, int]]:
     return up, sent
 
 
-def commands(_: Mapping[str, Any]) -> str:
+def commands(_: NodeRecord) -> str:
     """The commands are installed."""
     missing = [n for n in ("run-nccl-test", "run-nccom-test", "run-nanogpt") if not os.access(f"{BIN}/{n}", os.X_OK)]
     if missing:
@@ -201,7 +203,7 @@ def main() -> int:
         checks = [{"name": name, "passed": good, "detail": detail} for name, good, detail in results]
         print(
             json.dumps(
-                {"hostname": os.uname().nodename, "role": own["role"], "passed": passed, "checks": checks}, indent=2
+                {"hostname": os.uname().nodename, "role": own.group.role, "passed": passed, "checks": checks}, indent=2
             )
         )
     else:
@@ -211,7 +213,7 @@ def main() -> int:
     return 0 if passed else 1
 
 
-def _result(check: Callable[[Mapping[str, Any]], str], own: Mapping[str, Any]) -> Tuple[bool, str]:
+def _result(check: Callable[[NodeRecord], str], own: NodeRecord) -> Tuple[bool, str]:
     try:
         return True, check(own)
     except (Trouble, StepError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:

@@ -12,9 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hyperpod_node.facts import parameters
+from hyperpod_node.facts import node_record, parameters
+from hyperpod_node.facts.identity import read_instances
 from hyperpod_node.facts.identity import run as identify
-from hyperpod_node.facts.model import CLUSTER_ID_TAG, Group, Node, Parameters
+from hyperpod_node.facts.model import CLUSTER_ID_TAG, Group, Instance, Node, NodeRecord, Parameters, Probe
 from hyperpod_node.host.errors import StepError
 from hyperpod_node.host.host import Host, Reply, Result
 from hyperpod_node.host.settings import TIMEOUTS, Settings
@@ -72,6 +73,15 @@ def group(name: str, instance_type: str) -> Group:
     groups = facts(instance_type if worker else "ml.p5.48xlarge", json.dumps(given)).instance_groups
     (found,) = (one for one in groups if one.role == role)
     return replace(found, name=name)
+
+
+def record(*groups: Group, transport: str = "tcp", **changes: Any) -> NodeRecord:
+    """The record of a node of the first of these groups, by default of the stack's, with other parameters."""
+    known = facts("ml.p5.48xlarge", "{}")
+    known = replace(known, instance_groups=groups or known.instance_groups, **changes)
+    name = known.instance_groups[0].name
+    instance = Instance(name, f"{name}-1", "10.1.0.12", "i-1")
+    return NodeRecord(known, instance, transport, Probe(0, None, "not looked for"))
 
 
 @dataclass
@@ -255,6 +265,18 @@ class FakeHost(Host):
             parameters.run(found)
             identify(found)
         return found
+
+    def remember(self, instance_id: str = "", **changes: Any) -> NodeRecord:
+        """Write node.json as step ``environment`` does, with other parameters, and return it."""
+        found = self.node(identified=False)
+        parameters.run(found)
+        listed = [one for one in read_instances(self) if one.address == self.address]
+        instance = listed[0] if listed else Instance("controller", "controller-1", self.address, "i-1")
+        if instance_id:
+            instance = replace(instance, instance_id=instance_id)
+        known = NodeRecord(replace(found.parameters, **changes), instance, "tcp", Probe(0, None, "not looked for"))
+        node_record.write(self, known)
+        return known
 
     # What the steps reach through Host
 

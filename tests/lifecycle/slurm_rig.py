@@ -14,6 +14,7 @@ def ready(host: FakeHost) -> Node:
     """The steps' view of a host on which Slurm is what comes next."""
     node = host.node()
     fsx.run(node)
+    host.remember()
     node.enter("slurm")
     return node
 

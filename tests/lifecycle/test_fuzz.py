@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from tests.fuzzing import DEEP, as_text, damaged
 from tests.lifecycle.commands.test_bandwidth import OLD
 from tests.lifecycle.commands.test_commands import NCCL, NCCOM
-from tests.lifecycle.rig import SLURM_CONF, FakeHost, World, facts, group
+from tests.lifecycle.rig import SLURM_CONF, FakeHost, World, facts, group, record
 
 pytestmark = pytest.mark.fuzz
 
@@ -224,16 +224,15 @@ CONF_BITS = (
 @example(text="SlurmctldPort=a\nSlurmdTimeout=²\n", included="")
 @example(text="include .\ninclude \0\ninclude accounting.conf\n", included="include slurm.conf\n" * 50)
 def test_a_slurm_conf_of_any_kind_is_settled_once_and_for_all(host: FakeHost, text: str, included: str) -> None:
-    etc = host.settings.slurm_etc
+    etc, known = host.settings.slurm_etc, record(*GROUPS.values())
     for name in ("hyperpod.conf", "gres.conf", "topology.conf"):
         host.remove(f"{etc}/{name}")
     for name, content in (("slurm.conf", text), ("accounting.conf", included)):
         host.path(f"{etc}/{name}").write_text(content, encoding="utf-8", errors="surrogatepass", newline="")
-    configure.configure(host, GROUPS, INSTANCES, "/fsx/.hyperpod")
+    configure.configure(host, known, INSTANCES)
     conf = configure.read(host)
     assert 0 <= conf.port("SlurmctldPort", 6817) <= 99999
     slurm_conf.missing_keys(conf, "/opt/hyperpod/bin")
     slurm_conf.login_nodes(conf, INSTANCES, GROUPS)
-    host.write("/etc/hyperpod/node.json", "{}")
-    configure.publish(host, "/fsx/.hyperpod")
-    assert not configure.configure(host, GROUPS, INSTANCES, "/fsx/.hyperpod"), "a second time changes something"
+    configure.publish(host, known)
+    assert not configure.configure(host, known, INSTANCES), "a second time changes something"

@@ -60,7 +60,7 @@ def test_what_could_not_be_done_is_said_by_name_with_status_1(
     module, work, program = PROGRAMS[name]
     monkeypatch.setattr(module, "Host", lambda _: host)
     monkeypatch.setattr(module, work, refuse)
-    monkeypatch.setattr("hyperpod_node.slurm.configure.facts", lambda _: {"shared": "/fsx/.hyperpod"})
+    host.remember()
     assert program() == 1
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"{name}: not today\n")
@@ -92,7 +92,7 @@ def test_a_copy_of_the_accounting_is_for_root_alone_and_beside_what_the_nodes_sh
     host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(backup, "Host", lambda _: host)
-    monkeypatch.setattr("hyperpod_node.slurm.configure.facts", lambda _: {"shared": "/fsx/.hyperpod"})
+    host.remember()
     monkeypatch.setattr(backup, "save", lambda found, shared: f"{found is host} {shared} {masked():o}")
     assert backup.main() == 0
     assert capsys.readouterr().out == "hyperpod-accounting-backup: True /fsx/.hyperpod 77\n"
@@ -110,7 +110,7 @@ def test_what_a_stack_sends_is_applied_in_minutes_and_what_is_written_is_for_eve
 
     monkeypatch.setattr(module, "Host", lambda _: host)
     monkeypatch.setattr(module, "apply", apply)
-    monkeypatch.setattr("hyperpod_node.slurm.configure.facts", lambda _: {"cluster_id": "c"})
+    host.remember()
     assert module.main(["--nobody"] if module is people else []) == 1
     assert seen == [(0o022, seconds)]
 
@@ -121,14 +121,13 @@ def test_the_requeue_service_asks_the_other_nodes_at_slurmds_port(
     host.write("/opt/slurm/etc/slurm.conf", "ClusterName=c\nSlurmdPort=7000\n")
     probed: list[Any] = []
     begun = threading.Event()
-    facts = {"address": "10.1.0.10", "lost_after_seconds": 7, "shared": "/fsx/.hyperpod", "groups": []}
 
     def probe(found: Sequence[str], port: int) -> set[str]:
         probed.append((found, port))
         return set(found)
 
     monkeypatch.setattr(requeue, "Host", lambda _: host)
-    monkeypatch.setattr("hyperpod_node.slurm.configure.facts", lambda _: facts)
+    host.remember(lost_after_seconds=7.0)
     monkeypatch.setattr(node_liveness, "probe", probe)
 
     def forever(look: Callable[[], None], interval: Callable[[], float], log: Callable[[str], None]) -> None:

@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..facts import parameters
+from ..facts import node_record, parameters
 from ..facts.model import Account, Accounting, Default, Node, Qos
 from ..host.errors import NotYet, Skip, StepError
 from ..host.host import Host
@@ -46,7 +46,7 @@ def apply(host: Host, wanted: Accounting, shared: str) -> Tuple[List[str], List[
     last = f"{shared}/private/{LAST}"
     before = json.loads(host.read(last) or "{}")
     now: Dict[str, Any] = dataclasses.asdict(wanted)
-    kinds = sorted({group.gres_name for group in configure.known_groups(host).values() if conf.gres(group)})
+    kinds = sorted({group.gres_name for group in node_record.read(host).parameters.instance_groups if conf.gres(group)})
     work = _Work(host, _cluster(host), [f"gres/{kind}" for kind in kinds])
     work.registered()
     work.qos(wanted.qos)
@@ -235,7 +235,7 @@ def main(read: Optional[Callable[[], str]] = None) -> int:
     host = Host(Settings.from_environment())
     try:
         wanted = parameters.part(Accounting, json.loads((read or sys.stdin.read)()), "accounting")
-        done, told = apply(host, wanted, str(configure.facts(host)["shared"]))
+        done, told = apply(host, wanted, node_record.read(host).shared)
     except (StepError, ValueError, KeyError) as error:
         print(f"hyperpod-slurm-accounts: {error}", file=sys.stderr)
         return 1

@@ -16,12 +16,12 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict
 
+from ..facts import node_record
 from ..facts.model import Node
 from ..host import safe_open, units
 from ..host.errors import StepError
 from ..host.host import Host
 from ..host.settings import Settings
-from ..slurm import configure
 from . import database, remote
 
 FOLDER, UNIT = remote.FOLDER, "hyperpod-accounting-backup"
@@ -160,7 +160,7 @@ def _load(host: Host, private: str, execute: Callable[[Path], str]) -> bool:
 def save(host: Host, shared: str) -> str:
     """Copy the database. Raises StepError, and leaves the last copy, where it is another controller's by now."""
     record = _record(host, shared)
-    own = configure.facts(host).get("instance_id")
+    own = node_record.read(host).instance.instance_id
     if record.get("instance_id") != own:
         raise StepError(f"the accounting is {record.get('instance_id')}'s by now, not {own}'s")
     host.folder(FOLDER, mode=0o700)
@@ -189,7 +189,7 @@ def main() -> int:
     os.umask(0o077)
     host = Host(Settings.from_environment())
     try:
-        print(f"hyperpod-accounting-backup: {save(host, str(configure.facts(host)['shared']))}")
+        print(f"hyperpod-accounting-backup: {save(host, node_record.read(host).shared)}")
     except (StepError, OSError, ValueError, KeyError) as error:
         print(f"hyperpod-accounting-backup: {error}", file=sys.stderr)
         return 1

@@ -161,6 +161,11 @@ class Parameters:
         """The instance groups by name."""
         return {group.name: group for group in self.instance_groups}
 
+    @property
+    def shared(self) -> str:
+        """Our own folder on the shared file system."""
+        return self.fsx_mount.rstrip("/") + "/.hyperpod"
+
 
 @dataclass(frozen=True)
 class Person:
@@ -211,6 +216,35 @@ class Instance:
 def host_name(address: str) -> str:
     """The name that EC2 gives a host with this address."""
     return "ip-" + address.replace(".", "-")
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The EFA devices found on a node. ``rdma_read`` is None if it could not be determined."""
+
+    devices: int
+    rdma_read: Optional[bool]
+    source: str
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """node.json: the stack's parameters, and what a boot found out about its node, for services and commands."""
+
+    parameters: Parameters
+    instance: Instance
+    transport: str
+    probe: Probe
+
+    @property
+    def group(self) -> Group:
+        """The node's instance group."""
+        return self.parameters.groups[self.instance.group]
+
+    @property
+    def shared(self) -> str:
+        """Our own folder on the shared file system."""
+        return self.parameters.shared
 
 
 @dataclass(frozen=True)
@@ -270,7 +304,7 @@ class Node:
     @property
     def shared(self) -> str:
         """Our own folder on the shared file system."""
-        return self.parameters.fsx_mount.rstrip("/") + "/.hyperpod"
+        return self.parameters.shared
 
     @property
     def private(self) -> str:

@@ -11,7 +11,7 @@ from reprlib import repr as short
 from typing import Any, Literal, Mapping, Union, get_args, get_origin, get_type_hints
 
 from ..host.errors import StepError
-from .model import ExtraConf, Node, Parameters, People
+from .model import ExtraConf, Node, NodeRecord, Parameters, People
 
 FILE_NAME = "hyperpod_parameters.json"
 # What a text is where its field does not say more: one line.
@@ -44,7 +44,7 @@ def load(node: Node) -> Mapping[str, Any]:
     return document
 
 
-def render(parameters: Union[Parameters, People, ExtraConf]) -> str:
+def render(parameters: Union[Parameters, People, ExtraConf, NodeRecord]) -> str:
     """The file's text."""
     defaults = {field.name: field.default for field in dataclasses.fields(parameters)}
     told = {name: value for name, value in dataclasses.asdict(parameters).items() if value != defaults[name]}

@@ -6,15 +6,14 @@ through Slurm's TaskProlog: a shell's variables on the controller say nothing ab
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Dict, List, Optional
 
-from ..facts.model import Group, Node
+from ..facts import node_record
+from ..facts.model import Group, Node, NodeRecord, Probe
 from ..host import accelerators
 from ..host.errors import StepError
-from . import job_variables as variables
-from . import transport
+from . import job_variables, transport
 
 BEGIN, END = "# hyperpod begin", "# hyperpod end"
 PATHS = (
@@ -42,19 +41,19 @@ def run(node: Node) -> str:
     """Step ``environment``."""
     host, group = node.host, node.identity.group
     # Head nodes run no training, so their devices do not matter.
-    found = transport.probe(node) if group.accelerators else transport.Probe(0, None, "not looked for")
+    found = transport.probe(node) if group.accelerators else Probe(0, None, "not looked for")
     node.transport, complaints = transport.decide(group, found)
     for complaint in complaints:
         node.warn(complaint)
-    job_variables = _variables(node, group)
+    variables = _variables(node, group)
     folder = host.settings.state_folder
-    host.write(f"{folder}/task.env", _lines(job_variables))
-    host.write(f"{folder}/task-nodes.env", _lines(variables.between_nodes(node.transport, group.accelerator)))
-    host.write(f"{folder}/node.json", _facts(node, found))
-    host.write("/etc/profile.d/hyperpod.sh", profile(job_variables))
-    _etc_environment(node, job_variables)
+    host.write(f"{folder}/task.env", _lines(variables))
+    host.write(f"{folder}/task-nodes.env", _lines(job_variables.between_nodes(node.transport, group.accelerator)))
+    node_record.write(host, NodeRecord(node.parameters, node.identity.instance, node.transport, found))
+    host.write("/etc/profile.d/hyperpod.sh", profile(variables))
+    _etc_environment(node, variables)
     return (
-        f"transport {node.transport}, {len(job_variables)} variables"
+        f"transport {node.transport}, {len(variables)} variables"
         if group.accelerators
         else "no accelerators, paths only"
     )
@@ -73,7 +72,7 @@ def _variables(node: Node, group: Group) -> Dict[str, str]:
         _check_gpus(node, group)
     if group.accelerator == "trainium":
         cores = _usable_cores(node, group)
-    return variables.for_job(node.transport, node.host.default_interface(), group.accelerator, cores)
+    return job_variables.for_job(node.transport, node.host.default_interface(), group.accelerator, cores)
 
 
 def _check_gpus(node: Node, group: Group) -> None:
@@ -109,33 +108,6 @@ def neuron_cores(node: Node) -> Optional[int]:
         return sum(int(device["nc_count"]) for device in devices) or None
     except (StepError, ValueError, KeyError, TypeError):
         return None
-
-
-def _facts(node: Node, found: transport.Probe) -> str:
-    """Facts for the commands on this node, and for those that ask it through Slurm."""
-    parameters, identity = node.parameters, node.identity
-    document = {
-        "cluster_id": parameters.cluster_id,
-        "cluster_name": parameters.cluster_name,
-        "region": parameters.region,
-        "shared": node.shared,
-        "mount_point": parameters.fsx_mount,
-        "role": identity.role,
-        "group": dataclasses.asdict(identity.group),
-        "groups": [dataclasses.asdict(group) for group in parameters.instance_groups],
-        "transport": node.transport,
-        "probe": dataclasses.asdict(found),
-        "instance_id": identity.instance.instance_id,
-        "address": identity.instance.address,
-        "lost_after_seconds": parameters.lost_after_seconds,
-        "ssh_only_with_job": parameters.ssh_only_with_job,
-        "containers": parameters.containers,
-        "accounting": parameters.accounting is not None,
-        "shared_queue": parameters.shared_queue,
-        "lustre_efa_interfaces": identity.group.lustre_efa_interfaces if parameters.fsx_efa else 0,
-        **({"setup": parameters.setup} if node.by_image else {}),
-    }
-    return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
 def profile(values: Dict[str, str]) -> str:

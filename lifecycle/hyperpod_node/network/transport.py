@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from ..facts.model import Group, Node
+from ..facts.model import Group, Node, Probe
 from ..host.errors import StepError
 from ..host.host import Host
 from .job_variables import EFA_RDMA, EFA_SENDRECV, TCP
@@ -26,15 +25,6 @@ AMAZON = "0x1d0f"
 GENERATIONS_WITH_READ = frozenset({"0xefa1", "0xefa2", "0xefa3"})
 # Prints {"devices": [{"name": ..., "rdma_read": true}]}. One on PATH comes before our own (efa_capabilities.py).
 CAPABILITIES = "hyperpod-efa-capabilities"
-
-
-@dataclass(frozen=True)
-class Probe:
-    """What was found on the node. ``rdma_read`` is None if it could not be determined."""
-
-    devices: int
-    rdma_read: Optional[bool]
-    source: str
 
 
 def probe(node: Node) -> Probe:

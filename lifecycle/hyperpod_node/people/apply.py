@@ -17,14 +17,13 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
-from ..facts import parameters
+from ..facts import node_record, parameters
 from ..facts.model import Node, People, Person
 from ..host import aws_cli
 from ..host.errors import NotYet, StepError
 from ..host.host import Host
 from ..host.settings import Settings
 from ..network import environment
-from ..slurm import configure
 from . import ssh_folder, ssh_jobs, unix_accounts
 from .unix_accounts import SUDOERS
 
@@ -294,14 +293,14 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     warnings: List[str] = []
     try:
         if asked.uri or asked.nobody:
-            facts = configure.facts(host)
-            empty = People(str(facts["cluster_id"]), _state(host)["homes"], ())
+            record = node_record.read(host)
+            empty = People(record.parameters.cluster_id, _state(host)["homes"], ())
             wanted = empty if asked.nobody else fetched(host, asked.uri, asked.region)
-            if wanted.cluster_id != facts["cluster_id"]:
+            if wanted.cluster_id != record.parameters.cluster_id:
                 raise StepError(f"{asked.uri} is of the cluster {wanted.cluster_id}")
             done = apply(host, wanted)
             warnings = done.warnings
-            if facts["role"] == "controller":
+            if record.group.role == "controller":
                 for user in done.locked:
                     host.run("scancel", f"--user={user}", check=False)
     except (StepError, OSError, KeyError) as error:

@@ -21,12 +21,12 @@ import struct
 import sys
 from typing import Any, Collection, Sequence
 
+from ..facts import node_record
 from ..facts.model import USER_NAME, Node, own_path
 from ..host import aws_cli, units
 from ..host.errors import Skip, StepError
 from ..host.host import Host
 from ..host.settings import Settings
-from ..slurm import configure
 
 COMMAND, ADDRESS = "hyperpod-credentials", "/run/hyperpod-credentials"
 # Bytes of a question. Seconds for its answer, of which the service has two from AWS.
@@ -72,8 +72,8 @@ def run(node: Node) -> str:
 
 def answer(host: Host, user: str, groups: Collection[str], question: str) -> str:
     """What somebody gets. Raises StepError where it is not theirs, and aws_cli.Refused."""
-    facts = configure.facts(host)
-    cluster, region = str(facts["cluster_name"]), str(facts["region"])
+    known = node_record.read(host).parameters
+    cluster, region = known.cluster_name, known.region
 
     def ask(*words: str, of: str = region) -> Any:
         return aws_cli.ask(host, of, host.settings.timeouts["aws"], *words)

@@ -8,6 +8,7 @@ import os
 import sys
 from typing import Optional, Sequence, Tuple
 
+from ..facts import node_record
 from ..facts.identity import read_instances
 from ..facts.model import ConfFile
 from ..host import aws_cli
@@ -22,14 +23,14 @@ ANSWERS_SECONDS = 30.0
 
 def apply(host: Host, files: Tuple[ConfFile, ...]) -> bool:
     """Use these files from now on. True if they are others. Raises StepError, and leaves everything as it was."""
-    facts = configure.facts(host)
-    before, cluster_id, shared = extra_conf.kept(host), str(facts["cluster_id"]), str(facts["shared"])
-    if facts["role"] != "controller":
+    record, before = node_record.read(host), extra_conf.kept(host)
+    cluster_id = record.parameters.cluster_id
+    if record.group.role != "controller":
         raise StepError("only the controller has slurm.conf")
     if files == before:
         return False
     try:
-        why = trial.refusal(host, configure.known_groups(host), read_instances(host), shared, files)
+        why = trial.refusal(host, record, read_instances(host), files)
     except trial.CannotTry as unknown:
         raise StepError(f"the lines could not be tried: {unknown}") from None
     if why:
@@ -41,7 +42,7 @@ def apply(host: Host, files: Tuple[ConfFile, ...]) -> bool:
         configure.configure_again(host)
         host.run("systemctl", "restart", "slurmctld", timeout=120)
         raise StepError(f"{error}; the previous lines were restored") from None
-    configure.publish(host, shared)
+    configure.publish(host, record)
     return True
 
 
@@ -62,7 +63,7 @@ def fetched(host: Host, uri: str, region: str) -> Tuple[ConfFile, ...]:
     """The files as they are in the lifecycle bucket now. Raises StepError."""
     done = aws_cli.copied(host, uri, region, "-")
     found = extra_conf.parse(done.out, uri)
-    if found.cluster_id != configure.facts(host)["cluster_id"]:
+    if found.cluster_id != node_record.read(host).parameters.cluster_id:
         raise StepError(f"{uri} is of the cluster {found.cluster_id}")
     return found.files
 
@@ -83,7 +84,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     host.begin(240)
     try:
         changed = apply(host, fetched(host, asked.uri, asked.region) if asked.uri else ())
-    except (StepError, OSError, KeyError) as error:
+    except (StepError, OSError) as error:
         print(f"hyperpod-slurm-config: {error}", file=sys.stderr)
         return 1
     files = extra_conf.kept(host)

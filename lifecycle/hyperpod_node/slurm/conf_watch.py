@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Callable, Tuple
 
+from ..facts import node_record
 from ..facts.identity import read_instances
 from ..host.errors import StepError
 from ..host.host import Host
@@ -21,17 +22,18 @@ class Configuration:
 
     def __init__(self, host: Host, log: Callable[[str], None]) -> None:
         self._host, self._log = host, log
-        facts = configure.facts(host)
-        self._shared = str(facts["shared"])
+        self._record = node_record.read(host)
         self._seen: Tuple[float, ...] = ()
-        kinds = {(one["gres"], one["accelerators"]) for one in facts["groups"] if one["role"] == "worker"}
+        kinds = {
+            (one.gres, one.accelerators) for one in self._record.parameters.instance_groups if one.role == "worker"
+        }
         # Only then are they in slurm.conf's own lines, which the agent writes anew without them.
         self._counts_get_lost = len(kinds) > 1
         self._settles_until = 0.0
 
     def round(self) -> None:
         """Configure again where slurm.conf, the topology or the workers' own notes are newer than the last look."""
-        names = configure.sources(self._host, self._shared)
+        names = configure.sources(self._host, self._record.shared)
         seen = tuple(_mtime(self._host.path(name)) for name in names)
         changed = seen != self._seen and self._configure()
         # As it was before: what the agent has written meanwhile, and what was written here, is looked at once more.
@@ -44,13 +46,12 @@ class Configuration:
         try:
             changed = configure.configure_again(self._host)
             # HyperPod's own change too, a replaced node's name: Slurm knows it then, and login nodes do not.
-            configure.publish(self._host, self._shared)
+            configure.publish(self._host, self._record)
             if changed:
                 self._reread()
                 if self._counts_get_lost:
                     self._settles_until = self._host.now() + SETTLES
-                groups = configure.known_groups(self._host)
-                configure.hide_login_nodes(self._host, groups, read_instances(self._host))
+                configure.hide_login_nodes(self._host, self._record.parameters.groups, read_instances(self._host))
         except (StepError, OSError, ValueError) as error:
             self._log(f"configuration: {error}")
             return True

@@ -6,14 +6,15 @@ agent rewrites slurm.conf when nodes come and go.
 
 from __future__ import annotations
 
-import json
 import re
 import threading
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from ..facts import node_record
 from ..facts.identity import read_instances
-from ..facts.model import ConfFile, Group, Instance
+from ..facts.model import ConfFile, Group, Instance, NodeRecord
 from ..host.errors import NotYet, StepError
 from ..host.host import Host
 from ..host.settings import Settings
@@ -28,64 +29,128 @@ TOLD_SECONDS = 60.0
 
 
 def configure(
-    host: Host,
-    groups: Mapping[str, Group],
-    instances: Sequence[Instance],
-    shared: str,
-    extra: Optional[Sequence[ConfFile]] = None,
+    host: Host, record: NodeRecord, instances: Sequence[Instance], extra: Optional[Sequence[ConfFile]] = None
 ) -> bool:
     """Write hyperpod.conf, gres.conf and the include line, where they differ. True when something changed.
 
     ``extra``: the stack's own files, by default those that this controller uses.
     """
-    extra = extra_conf.kept(host) if extra is None else extra
+    found = look(host, record, instances)
+    return write(host, decide(found, record, extra_conf.kept(host) if extra is None else extra))
+
+
+@dataclass(frozen=True)
+class Found:
+    """The controller's files, and the nodes that they name. ``conf``: slurm.conf with all that it includes, but ours.
+
+    ``beside``: the files beside slurm.conf that decide something, by name, and ``own``: those of the stack's own lines.
+    ``by_node`` has workers alone. ``plugins``: whether containers' plug-ins are here. ``gate``: the image's prolog.
+    """
+
+    text: str
+    conf: slurm_conf.SlurmConf
+    beside: Mapping[str, Optional[str]]
+    own: Tuple[str, ...]
+    by_node: Mapping[str, Group]
+    login: Set[str]
+    plugins: bool
+    gate: Optional[str]
+    bin_folder: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The files beside slurm.conf: ``ours`` in the order of writing, ``gone``, and those that others own too.
+
+    Others' files come last, because what they include has to be complete.
+    """
+
+    ours: Mapping[str, str]
+    gone: Sequence[str]
+    others: Mapping[str, str]
+    plugins: bool
+
+
+def look(host: Host, record: NodeRecord, instances: Sequence[Instance]) -> Found:
+    """Read all that decides about the configuration. Raises StepError without a slurm.conf."""
     etc, bin_folder = host.settings.slurm_etc, host.settings.install_folder + "/bin"
-    name = f"{etc}/slurm.conf"
-    text = host.read(name)
+    text = host.read(f"{etc}/slurm.conf")
     if text is None:
-        raise StepError(f"{name} is missing")
-    conf = read(host)
-    by_node = slurm_conf.groups_of_nodes(conf, instances, recorded(host, shared), groups)
-    changed = False
-    gres = host.read(f"{etc}/gres.conf")
+        raise StepError(f"{etc}/slurm.conf is missing")
+    conf, groups = read(host), record.parameters.groups
+    carrier = slurm_conf.carrier(text)
+    names = ("gres.conf", *topology.MAPS, *((carrier,) if carrier else ()))
+    return Found(
+        text=text,
+        conf=conf,
+        beside={name: host.read(_beside(host, name)) for name in names},
+        own=extra_conf.written(host),
+        by_node=slurm_conf.groups_of_nodes(conf, instances, recorded(host, record.shared), groups),
+        login=slurm_conf.login_nodes(conf, instances, groups),
+        plugins=record.parameters.containers and containers.ready(host),
+        gate=host.read(f"{bin_folder}/{slurm_conf.GATE}") if record.parameters.setup == "image" else None,
+        bin_folder=bin_folder,
+        address=record.instance.address or host.hostname(),
+    )
+
+
+def decide(found: Found, record: NodeRecord, extra: Sequence[ConfFile]) -> Wanted:
+    """Return what the files should be, without a look at the node."""
+    groups, gres = record.parameters.groups, found.beside["gres.conf"]
+    ours: Dict[str, str] = {}
     has_gres = any(slurm_conf.gres(group) for group in groups.values() if group.role == "worker")
     # A file in which HyperPod's agent or a person says something takes precedence.
     if has_gres and (slurm_conf.says_nothing(gres) or str(gres).startswith(slurm_conf.HEADER)):
-        named = slurm_gres.as_named(conf, by_node)
-        changed |= host.write(f"{etc}/gres.conf", slurm_gres.render(named or _workers(groups)))
-    known = facts(host)
-    in_containers = bool(known.get("containers")) and containers.ready(host)
-    if in_containers:
-        changed |= containers.settle(host)
-    contain = bool(known.get("ssh_only_with_job"))
-    database = str(known["address"] or host.hostname()) if known.get("accounting") else ""
-    more = {"StateSaveLocation": shared_queue.STATE} if known.get("shared_queue") else {}
-    gate = host.read(f"{bin_folder}/{slurm_conf.GATE}") if known.get("setup") == "image" else None
-    if gate:
-        changed |= host.write(f"{etc}/{slurm_conf.GATE}", gate, mode=0o755)
-        more.update(slurm_conf.GATED)
-    known_conf = extra_conf.over(conf, extra)
-    ours = slurm_conf.render(known_conf, groups, by_node, bin_folder, contain, database, in_containers, more)
-    ours += slurm_gres.default(known_conf, groups)
-    ours += partitions.render(groups, by_node, {*conf.partitions, *extra_conf.partitions(extra)})
-    changed |= extra_conf.write(host, extra)
-    changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", ours + extra_conf.includes(extra))
-    changed |= extra_conf.remove_others(host, extra)
-    login = slurm_conf.login_nodes(conf, instances, groups)
-    workers = {name for entry in conf.nodes for name in slurm_conf.expand(entry["nodename"])} - login
-    settled, mapped = topology.settle(host, text, workers)
-    settled = slurm_conf.with_future(settled, login)
-    settled = slurm_gres.with_gres(settled, by_node, groups)
-    settled = partitions.with_features(settled, by_node, groups)
-    carrier = slurm_conf.carrier(text)
-    # Last, because the included files are complete now.
+        named = slurm_gres.as_named(found.conf, found.by_node)
+        ours["gres.conf"] = slurm_gres.render(named or _workers(groups))
+    if found.gate:
+        ours[slurm_conf.GATE] = found.gate
+    ours.update(extra_conf.texts(extra))
+    gone = [name for name in found.own if name not in ours]
+    ours[slurm_conf.INCLUDE] = _ours(found, record, extra)
+    workers = {name for entry in found.conf.nodes for name in slurm_conf.expand(entry["nodename"])} - found.login
+    text, maps = topology.settle(found.text, found.beside, workers)
+    ours.update({name: lines for name, lines in maps.items() if lines is not None})
+    gone += [name for name, lines in maps.items() if lines is None]
+    text = slurm_conf.with_future(text, found.login)
+    text = slurm_gres.with_gres(text, found.by_node, groups)
+    text = partitions.with_features(text, found.by_node, groups)
+    others: Dict[str, str] = {}
+    carrier = slurm_conf.carrier(found.text)
     if carrier:
-        changed |= _rewrite(host, _beside(host, carrier), slurm_conf.with_include)
-        settled = slurm_conf.without_include(settled)
-    else:
-        settled = slurm_conf.with_include(settled)
-    changed |= _rewrite(host, name, lambda _: settled)
-    return changed or mapped
+        others[carrier] = slurm_conf.with_include(found.beside[carrier] or "")
+    others["slurm.conf"] = slurm_conf.without_include(text) if carrier else slurm_conf.with_include(text)
+    return Wanted(ours, gone, others, found.plugins)
+
+
+def write(host: Host, wanted: Wanted) -> bool:
+    """Write what differs. True if anything did."""
+    changed = wanted.plugins and containers.settle(host)
+    for name, text in wanted.ours.items():
+        mode = 0o755 if name == slurm_conf.GATE else 0o644
+        changed |= host.write(_beside(host, name), text, mode=mode)
+    for name in wanted.gone:
+        changed |= host.remove(_beside(host, name))
+    for name, text in wanted.others.items():
+        changed |= _rewrite(host, _beside(host, name), text)
+    return changed
+
+
+def _ours(found: Found, record: NodeRecord, extra: Sequence[ConfFile]) -> str:
+    """hyperpod.conf."""
+    known, groups = record.parameters, record.parameters.groups
+    conf = extra_conf.over(found.conf, extra)
+    more = {"StateSaveLocation": shared_queue.STATE} if known.shared_queue else {}
+    if found.gate:
+        more.update(slurm_conf.GATED)
+    database = found.address if known.accounting else ""
+    text = slurm_conf.render(
+        conf, groups, found.by_node, found.bin_folder, known.ssh_only_with_job, database, found.plugins, more
+    )
+    text += slurm_gres.default(conf, groups)
+    text += partitions.render(groups, found.by_node, {*found.conf.partitions, *extra_conf.partitions(extra)})
+    return text + extra_conf.includes(extra)
 
 
 def read(host: Host) -> slurm_conf.SlurmConf:
@@ -99,13 +164,12 @@ def effective(host: Host) -> slurm_conf.SlurmConf:
     return extra_conf.over(read(host), extra_conf.kept(host))
 
 
-def _rewrite(host: Host, name: str, edit: Callable[[str], str]) -> bool:
-    """Edit a file that others own, keeping its mode and owner. True if it changed."""
-    text = host.read(name)
-    if text is None:
-        return host.write(name, edit(""))
-    wanted = edit(text)
-    return wanted != text and host.write(name, wanted, host.path(name).stat().st_mode & 0o777, host.owner(name))
+def _rewrite(host: Host, name: str, text: str) -> bool:
+    """Write a file that others own too, keeping its mode and owner. True if it changed."""
+    there = host.read(name)
+    if there is None:
+        return host.write(name, text)
+    return text != there and host.write(name, text, host.path(name).stat().st_mode & 0o777, host.owner(name))
 
 
 def _beside(host: Host, name: str) -> str:
@@ -129,7 +193,7 @@ def tell_nodes(host: Host) -> None:
     host.poll("Slurm did not read its configuration again", told, TOLD_SECONDS, first=0.25, most=2)
 
 
-def publish(host: Host, shared: str) -> None:
+def publish(host: Host, record: NodeRecord) -> None:
     """Publish a copy for login nodes, which have no slurmd to fetch it: slurm.conf with everything it includes.
 
     Only daemons need the passwords and the topology: clients without a map leave it to the controller.
@@ -139,9 +203,9 @@ def publish(host: Host, shared: str) -> None:
     # A line may have several settings.
     whole = re.sub(r'[ \t]*\b\w*Pass[ \t]*=[ \t]*("[^"\n]*"|\S+)', "", whole, flags=re.I)
     # For sacct on other nodes, too, the controller's own database is on the controller.
-    here = facts(host).get("address") or host.hostname()
+    here = record.instance.address or host.hostname()
     whole = re.sub(r"^(\s*AccountingStorageHost\s*=\s*)(localhost|127\.\S+)", rf"\g<1>{here}", whole, flags=re.M | re.I)
-    host.write(f"{shared}/slurm/slurm.conf", whole)
+    host.write(f"{record.shared}/slurm/slurm.conf", whole)
 
 
 def _whole(host: Host, text: str, without: str = "") -> str:
@@ -167,19 +231,9 @@ def sources(host: Host, shared: str) -> List[str]:
     ]
 
 
-def facts(host: Host) -> Dict[str, Any]:
-    """What the scripts recorded about this node when it booted."""
-    return dict(json.loads(host.read(f"{host.settings.state_folder}/node.json") or "{}"))
-
-
-def known_groups(host: Host) -> Dict[str, Group]:
-    """The cluster's instance groups, from the scripts' records on this node."""
-    return {record["name"]: Group(**record) for record in facts(host)["groups"]}
-
-
 def configure_again(host: Host) -> bool:
-    """``configure``, from the scripts' records on this node."""
-    return configure(host, known_groups(host), read_instances(host), str(facts(host)["shared"]))
+    """``configure``, from the last boot's record of this node."""
+    return configure(host, node_record.read(host), read_instances(host))
 
 
 def hide_login_nodes(host: Host, groups: Mapping[str, Group], instances: Sequence[Instance]) -> None:

@@ -7,7 +7,8 @@ import json
 import re
 from typing import Any, Dict, Set
 
-from ..facts.model import Node, host_name
+from ..facts import node_record
+from ..facts.model import Node, NodeRecord, host_name
 from ..host import make_once, units
 from ..host.errors import NotYet, StepError
 from ..host.host import Host
@@ -65,7 +66,8 @@ def _controller(node: Node) -> str:
     drop_in = SLURMCTLD.format(bin=bin_folder, conf=name, seconds=int(node.timeout("slurm")), after=after)
     host.write(f"{units.UNITS}/slurmctld.service.d/20-hyperpod.conf", drop_in)
     extra_conf.keep(host, extra_conf.shipped(host), node.parameters.cluster_id)
-    changed = configure.configure(host, node.parameters.groups, node.identity.instances, node.shared)
+    record = node_record.read(host)
+    changed = configure.configure(host, record, node.identity.instances)
     conf = configure.effective(host)
     complaints = slurm_conf.missing_keys(conf, bin_folder)
     complaints += gres.untyped(conf, node.parameters.groups)
@@ -73,7 +75,7 @@ def _controller(node: Node) -> str:
         node.warn(complaint)
     _state_can_be_saved(host, shared_queue.folder(node, conf))
     _await_accounting(node, conf)
-    _try_own_lines(node)
+    _try_own_lines(node, record)
     if not node.by_image:
         units.never(node.host, node.role, "slurmd")
     was_running = units.start(node.host, "slurmctld", restart=changed, wait=False)
@@ -90,7 +92,7 @@ def _controller(node: Node) -> str:
     if queue_is_shared:
         shared_queue.workers_know(node)
     configure.hide_login_nodes(host, node.parameters.groups, node.identity.instances)
-    configure.publish(host, node.shared)
+    configure.publish(host, record)
     unit = REQUEUE_UNIT.format(bin=bin_folder)
     fresh = host.write(f"{units.UNITS}/hyperpod-requeue.service", unit)
     units.start(node.host, "hyperpod-requeue", restart=fresh or any("/lib/hyperpod_node/" in c for c in host.changes))
@@ -157,14 +159,14 @@ def _await_accounting(node: Node, conf: slurm_conf.SlurmConf) -> None:
     host.poll(f"no slurmdbd answered at {name}:{port}, which slurm.conf names", answers, node.timeout("slurm"))
 
 
-def _try_own_lines(node: Node) -> None:
+def _try_own_lines(node: Node, record: NodeRecord) -> None:
     """Name the line of the stack's that keeps slurmctld from starting, before it is started."""
     host = node.host
     files = extra_conf.kept(host)
     if not files:
         return
     try:
-        why = trial.refusal(host, node.parameters.groups, node.identity.instances, node.shared, files)
+        why = trial.refusal(host, record, node.identity.instances, files)
     except trial.CannotTry as unknown:
         node.warn(f"the lines of slurm.extraConf could not be tried before slurmctld has them: {unknown}")
         return

@@ -1,7 +1,7 @@
 """The stack's own lines of slurm.conf (``slurm.extraConf``): files beside it, which our hyperpod.conf includes.
 
 HyperPod's agent may write slurm.conf anew; the line that includes hyperpod.conf, and so these files, is put back as
-``slurm_configure`` does. Slurm takes the last value of a parameter, so that these come before the agent's and ours.
+``configure`` does. Slurm takes the last value of a parameter, so that these come before the agent's and ours.
 """
 
 from __future__ import annotations
@@ -49,22 +49,14 @@ def keep(host: Host, files: Sequence[ConfFile], cluster_id: str) -> None:
         host.write(_state(host), parameters.render(ExtraConf(cluster_id, tuple(files))))
 
 
-def write(host: Host, files: Sequence[ConfFile]) -> bool:
-    """Write the files beside slurm.conf, before a line includes them. True if anything changed."""
-    changed = False
-    for one in files:
-        text = one.text if one.text.endswith("\n") else f"{one.text}\n"
-        changed |= host.write(f"{host.settings.slurm_etc}/{PREFIX}{one.name}", text)
-    return changed
+def texts(files: Sequence[ConfFile]) -> Dict[str, str]:
+    """The files beside slurm.conf, by name."""
+    return {f"{PREFIX}{one.name}": one.text if one.text.endswith("\n") else f"{one.text}\n" for one in files}
 
 
-def remove_others(host: Host, files: Sequence[ConfFile]) -> bool:
-    """Remove files of before, after no line includes them any more. True if there were any."""
-    changed, wanted = False, {f"{PREFIX}{one.name}" for one in files}
-    for path in sorted(host.path(host.settings.slurm_etc).glob(f"{PREFIX}*")):
-        if path.name not in wanted:
-            changed |= host.remove(f"{host.settings.slurm_etc}/{path.name}")
-    return changed
+def written(host: Host) -> Tuple[str, ...]:
+    """The names of those that are beside slurm.conf."""
+    return tuple(path.name for path in sorted(host.path(host.settings.slurm_etc).glob(f"{PREFIX}*")))
 
 
 def includes(files: Sequence[ConfFile]) -> str:

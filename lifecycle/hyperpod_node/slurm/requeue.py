@@ -31,12 +31,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from ..facts import node_record
 from ..facts.identity import read_instances
 from ..host.errors import StepError
 from ..host.host import Host
 from ..host.settings import Settings
 from . import conf as slurm_conf
-from . import configure, node_liveness
+from . import node_liveness
 from .conf_watch import Configuration
 
 # Seconds between two rounds; a node that did not answer is probed again sooner.
@@ -302,13 +303,13 @@ def main() -> None:
     host = Host(Settings.from_environment())
     conf = slurm_conf.parse(host.read(f"{host.settings.slurm_etc}/slurm.conf") or "")
     port = conf.port("SlurmdPort", node_liveness.SLURMD_PORT)
-    facts = configure.facts(host)
+    record = node_record.read(host)
 
     def others() -> List[str]:
-        return [one.address for one in read_instances(host) if one.address not in ("", facts["address"])]
+        return [one.address for one in read_instances(host) if one.address not in ("", record.instance.address)]
 
     watch = Watch(
-        host, lambda found: node_liveness.probe(found, port), others, float(facts["lost_after_seconds"]), _log
+        host, lambda found: node_liveness.probe(found, port), others, record.parameters.lost_after_seconds, _log
     )
     watch.requeued = _version(host) >= REQUEUED_SINCE
     watch.recall()

@@ -22,7 +22,6 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterable, Mapping, Optional, Sequence, Set, Tuple
 
-from ..host.host import Host
 from . import conf
 
 # Where there is a topology.yaml, Slurm does not read topology.conf (topology.yaml(5)).
@@ -38,19 +37,23 @@ _PLUGIN = r"TopologyPlugin\s*=\s*topology/(?!flat|default|none)\S+"
 _PARTITION = r"^(\s*PartitionName=.*?)[ \t]+Topology=\S+(.*)$"
 
 
-def settle(host: Host, text: str, nodes: Iterable[str]) -> Tuple[str, bool]:
-    """slurm.conf as slurmctld can start with it, and whether a file beside it was changed. ``nodes``: all workers."""
-    names = {name: f"{host.settings.slurm_etc}/{name}" for name in MAPS}
-    maps = {name: bool(re.search(_SAYS_SOMETHING[name], host.read(path) or "", re.M)) for name, path in names.items()}
-    maps[LINES] &= not lacking(host.read(names[LINES]) or "", nodes)
-    # An empty tree would hide the other map.
-    changed = not maps[TREE] and host.remove(names[TREE])
+def settle(text: str, there: Mapping[str, Optional[str]], nodes: Iterable[str]) -> Tuple[str, Dict[str, Optional[str]]]:
+    """slurm.conf as slurmctld can start with it, and the maps to write, or to remove (None).
+
+    ``there``: the maps by name. ``nodes``: all workers.
+    """
+    maps = {name: bool(re.search(_SAYS_SOMETHING[name], there[name] or "", re.M)) for name in MAPS}
+    maps[LINES] &= not lacking(there[LINES] or "", nodes)
+    changes: Dict[str, Optional[str]] = {}
+    if not maps[TREE] and there[TREE] is not None:
+        # An empty tree would hide the other map.
+        changes[TREE] = None
     if any(maps.values()):
-        return _restored(text), changed
-    if host.read(names[LINES]) is None:
-        changed |= host.write(names[LINES], "")
+        return _restored(text), changes
+    if there[LINES] is None:
+        changes[LINES] = ""
     text = re.sub(rf"^\s*({_PLUGIN})", rf"{PAUSED}\1", text, flags=re.M | re.I)
-    return re.sub(_PARTITION, lambda line: f"{REPLACED}{line[0]}\n{line[1]}{line[2]}", text, flags=re.M | re.I), changed
+    return re.sub(_PARTITION, lambda line: f"{REPLACED}{line[0]}\n{line[1]}{line[2]}", text, flags=re.M | re.I), changes
 
 
 def lacking(lines: str, nodes: Iterable[str]) -> Set[str]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-from typing import Any, List, Mapping, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
-from ..facts.model import ConfFile, Group, Instance
+from ..facts.model import ConfFile, Instance, NodeRecord
 from ..host.errors import StepError
 from ..host.host import Host
 from . import configure
@@ -41,13 +41,11 @@ class CannotTry(Exception):
     """Nothing is known: slurmctld would not start without the lines either, or did not say anything in time."""
 
 
-def refusal(
-    host: Host, groups: Mapping[str, Group], instances: Sequence[Instance], shared: str, files: Sequence[ConfFile]
-) -> str:
+def refusal(host: Host, record: NodeRecord, instances: Sequence[Instance], files: Sequence[ConfFile]) -> str:
     """The first line with which slurmctld would not start, and its words; empty if it starts. Raises CannotTry."""
 
     def tried(count: int) -> str:
-        return _words(host, groups, instances, shared, _first(files, count))
+        return _words(host, record, instances, _first(files, count))
 
     whole = sum(len(one.text.splitlines()) for one in files)
     words = tried(whole)
@@ -87,9 +85,7 @@ def _place(files: Sequence[ConfFile], count: int) -> Tuple[str, int]:
     raise AssertionError(count)
 
 
-def _words(
-    host: Host, groups: Mapping[str, Group], instances: Sequence[Instance], shared: str, files: Sequence[ConfFile]
-) -> str:
+def _words(host: Host, record: NodeRecord, instances: Sequence[Instance], files: Sequence[ConfFile]) -> str:
     """Why slurmctld does not start with these files; empty if it does. Raises CannotTry."""
     etc, apart = host.settings.slurm_etc, _apart(host)
     host.run("rm", "-rf", str(host.path(FOLDER)))
@@ -99,7 +95,7 @@ def _words(
             # slurmdbd's own file may have a password.
             if path.is_file() and path.name != "slurmdbd.conf":
                 apart.write_bytes(f"{FOLDER}/{path.name}", path.read_bytes())
-        configure.configure(apart, groups, instances, shared, files)
+        configure.configure(apart, record, instances, files)
         conf = configure.read(host)
         for path in apart.path(FOLDER).glob("*.conf"):
             text = apart.read(f"{FOLDER}/{path.name}") or ""

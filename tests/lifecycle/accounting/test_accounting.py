@@ -123,9 +123,7 @@ def all_steps(folder: Path, tables: Database, kill_at: int | None) -> FakeHost:
     node = host.node()
     if not host.path("/fsx").is_symlink():
         host.path("/fsx").symlink_to(world.shared)
-    groups = [dataclasses.asdict(group) for group in node.parameters.instance_groups]
-    host.path("/etc/hyperpod").mkdir(parents=True, exist_ok=True)
-    host.path("/etc/hyperpod/node.json").write_text(json.dumps({"groups": groups}))
+    host.remember()
     host.operations, host.kill_at = 0, kill_at
     for run in (database.run, daemon.run, accounts.run):
         run(node)
@@ -169,7 +167,7 @@ def test_a_new_controller_begins_with_the_last_copy(world: World, tables: Databa
     tables.text = "jobs of a year\n-- Dump completed on 2026-11-22\n"
     node = ready(world, tables)
     backup.settle(node, "slurm_acct_db")
-    node.host.write("/etc/hyperpod/node.json", json.dumps({"instance_id": node.identity.instance.instance_id}))
+    node.host.remember()  # type: ignore[attr-defined]
     backup.save(node.host, node.shared)
     dump = f"--result-file={node.host.path(backup.FOLDER)}/dump.sql"
     # A copy of one moment, while slurmdbd writes on.
@@ -232,7 +230,7 @@ def test_a_copy_that_is_not_whole_is_refused_and_the_last_one_stays(world: World
     ):
         backup.settle(node, "slurm_acct_db")
     owner(world, node.identity.instance.instance_id)
-    node.host.write("/etc/hyperpod/node.json", json.dumps({"instance_id": node.identity.instance.instance_id}))
+    node.host.remember()  # type: ignore[attr-defined]
     tables.text = "half of the jobs\n"
     before = packed.read_bytes()
     with pytest.raises(StepError, match=r"^mariadb-dump ended before the end of the database$"):
@@ -245,7 +243,7 @@ def test_a_controller_that_was_replaced_does_not_overwrite_the_copy_of_the_new_o
 ) -> None:
     node = ready(world, tables)
     owner(world, "i-new")
-    node.host.write("/etc/hyperpod/node.json", json.dumps({"instance_id": "i-old"}))
+    node.host.remember("i-old")  # type: ignore[attr-defined]
     with pytest.raises(StepError, match=r"^the accounting is i-new's by now, not i-old's$"):
         backup.save(node.host, node.shared)
 

@@ -30,8 +30,7 @@ WANTED = Accounting(
 def host(world: World, tables: Database) -> FakeHost:
     """A controller whose daemons run, with nothing in the database."""
     found = with_accounting(world, tables)
-    groups = [dataclasses.asdict(group) for group in found.node().parameters.instance_groups]
-    found.write("/etc/hyperpod/node.json", json.dumps({"groups": groups, "shared": SHARED}))
+    found.remember()
     return found
 
 

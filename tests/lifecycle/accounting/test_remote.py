@@ -223,7 +223,7 @@ def test_a_controller_that_lives_brings_what_its_own_database_has_by_now(node: N
     private = host.path(node.private)
     (private / "slurm-accounting.json").write_text(json.dumps({"instance_id": own, "database": "slurm_acct_db"}))
     host.write_bytes(backup._file(node.private), gzip.compress(b"until an hour ago", mtime=0))
-    host.write("/etc/hyperpod/node.json", json.dumps({"instance_id": own}))
+    host.remember()  # type: ignore[attr-defined]
     host.write(f"/etc/systemd/system/{timer}", "[Timer]\n")
     host.write("/etc/systemd/system/slurmdbd.service", f"{daemon.OURS}[Unit]\nWants=mariadb.service\n")
     host.active |= {"mariadb", "slurmdbd", timer}  # type: ignore[attr-defined]

@@ -7,14 +7,17 @@ import os
 import pwd
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hyperpod_commands import cluster, nanogpt, nccl_test
 from hyperpod_commands.cluster import Trouble
+from hyperpod_node.facts.model import NodeRole
 
 from tests.lifecycle.commands.test_commands import answering, fact
+from tests.lifecycle.rig import group, record
 
 
 def test_root_goes_on_as_ubuntu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -88,26 +91,24 @@ def test_workers_that_do_not_answer_are_counted_and_one_without_record_is_named(
 
 
 def test_the_worker_group_is_the_first_or_the_first_of_the_partition() -> None:
-    groups = [
-        {"role": role, "partition": partition, "name": name, "accelerator": "gpu"}
-        for name, role, partition in (("c", "controller", "b"), ("w1", "worker", "a"), ("w2", "worker", "b"))
-    ]
-    assert cluster.worker_group({"groups": groups}, None)["name"] == "w1"
-    assert cluster.worker_group({"groups": groups}, "b")["name"] == "w2"
-    assert cluster.worker_group({"groups": groups}, "w2")["partition"] == "b"
+    roles: list[tuple[str, NodeRole, str]] = [("c", "controller", "b"), ("w1", "worker", "a"), ("w2", "worker", "b")]
+    groups = [replace(group(name, "ml.p5.48xlarge"), role=role, partition=partition) for name, role, partition in roles]
+    assert cluster.worker_group(record(*groups), None).name == "w1"
+    assert cluster.worker_group(record(*groups), "b").name == "w2"
+    assert cluster.worker_group(record(*groups), "w2").partition == "b"
     for found, partition, said in (
         (groups, "x", "no worker group has the partition x"),
         (groups[:1], None, "the cluster has no workers"),
     ):
         with pytest.raises(Trouble, match=f"^{said}$"):
-            cluster.worker_group({"groups": found}, partition)
+            cluster.worker_group(record(*found), partition)
 
 
 def test_a_group_that_shares_a_partition_is_measured_in_its_own() -> None:
-    cpus = {"role": "worker", "partition": "prepare", "name": "prepare", "accelerator": ""}
-    shared = [{**cpus, "partition": "gpu", "name": name, "accelerator": "gpu"} for name in ("reserved", "trial")]
+    cpus = replace(group("prepare", "ml.m5.xlarge"), role="worker", partition="prepare")
+    shared = [replace(group(name, "ml.p5.48xlarge"), partition="gpu") for name in ("reserved", "trial")]
     for asked, wanted in ((None, "reserved"), ("trial", "trial"), ("gpu", "reserved"), ("prepare", "prepare")):
-        assert cluster.worker_group({"groups": [cpus, *shared]}, asked)["partition"] == wanted
+        assert cluster.worker_group(record(cpus, *shared), asked).partition == wanted
 
 
 def test_whole_nodes_are_allocated_and_the_command_goes_on_inside(

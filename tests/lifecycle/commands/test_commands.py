@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hyperpod_commands import benchmark, cluster, nccl_test, nccom_test, node_facts
 from hyperpod_commands.cluster import Trouble, Workers
+from hyperpod_node.facts import parameters
+from hyperpod_node.facts.model import NodeRole
 
-from tests.lifecycle.rig import group
+from tests.lifecycle.rig import group, record
 
 # As nccl-tests print it: a release with a root column and both halves.
 NCCL = """# nThread 1 nGpus 1 minBytes 8 maxBytes 17179869184 step: 2(factor) warmup iters: 5 iters: 100 agg iters: 1
@@ -215,8 +216,9 @@ def test_nccom_test_runs_by_its_full_path_and_checks_values(monkeypatch: pytest.
 
 def test_a_record_is_read_and_a_missing_one_points_to_the_summary(tmp_path: Path) -> None:
     path = tmp_path / "node.json"
-    path.write_text('{"role": "wörker"}')
-    assert cluster.record(str(path)) == {"role": "wörker"}
+    own = record(group("workers", "ml.p5.48xlarge"))
+    path.write_text(parameters.render(own))
+    assert cluster.record(str(path)) == own
     path.write_text("{")
     where = r"node\.json: .*; did on_create\.sh succeed here\? See /var/log/hyperpod/summary\.json$"
     for wrong in (path, tmp_path / "none/node.json"):
@@ -226,11 +228,8 @@ def test_a_record_is_read_and_a_missing_one_points_to_the_summary(tmp_path: Path
 
 def test_a_nodes_facts_come_from_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "task.env").write_text("FI_PROVIDER=efa\n\nNEURON_CC_FLAGS=--a=b\nGREETING=grüß\n")
-    row = asdict(group("workers", "ml.m5.large"))
-    text = json.dumps(
-        {"address": "1.2.3.4", "group": {**row, "name": "größte"}, "transport": "tcp"}, ensure_ascii=False
-    )
-    (tmp_path / "node.json").write_text(text)
+    row = group("workers", "ml.m5.large")
+    (tmp_path / "node.json").write_text(parameters.render(record(row)))
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("mpirun", "nccom-test"):
@@ -240,7 +239,8 @@ def test_a_nodes_facts_come_from_its_own_files(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(node_facts, "nccl_tests", lambda: "/opt/nccl-tests/build")
     monkeypatch.setattr(node_facts, "python", lambda: "/usr/bin/python3")
     assert node_facts.facts(str(tmp_path)) == {
-        **json.loads(text), "hostname": "n1", "devices": 0,
+        "address": "10.1.0.12", "group": asdict(row), "transport": "tcp",
+        "hostname": "n1", "devices": 0,
         "nccl_tests": "/opt/nccl-tests/build", "python": "/usr/bin/python3",
         "environment": {"FI_PROVIDER": "efa", "NEURON_CC_FLAGS": "--a=b", "GREETING": "grüß"},
         "mpirun": f"{programs}/mpirun", "nccom_test": f"{programs}/nccom-test",
@@ -292,9 +292,12 @@ def test_the_first_python_that_has_pytorch_is_found_and_a_jobs_own_before_all(
 def cluster_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
     """A cluster of such workers for hyperpod-benchmark, in such states. What the command becomes."""
 
-    def make(kind: str, partition: str | None, given: list[str], states: str, role: str = "controller") -> list[Any]:
-        row = {**asdict(group("workers", kind)), "partition": partition}
-        monkeypatch.setattr(benchmark, "record", lambda: {"role": role, "groups": [row]})
+    def make(
+        kind: str, partition: str | None, given: list[str], states: str, role: NodeRole = "controller"
+    ) -> list[Any]:
+        row = replace(group("workers", kind), role="worker", partition=partition or "")
+        first = replace(row, name="first", role=role)
+        monkeypatch.setattr(benchmark, "record", lambda: record(*((first, row) if role == "controller" else (row,))))
         question = f"sinfo -h -o %D %t -p {partition}" if partition else "sinfo -h -o %D %t"
         monkeypatch.setattr(benchmark, "run", answering({question: states}))
         monkeypatch.setattr(sys, "argv", ["hyperpod-benchmark", *given])
@@ -357,8 +360,8 @@ def test_a_network_test_allocates_its_partition_or_that_of_the_first_workers(
 ) -> None:
     module: Any = {"run-nccl-test": nccl_test, "run-nccom-test": nccom_test}[name]
     own, other, alone = (
-        {**asdict(group("workers", one)), "partition": partition, "role": "worker"}
-        for one, partition in ((kind, "own"), ("ml.g5.8xlarge", "other"), (kind, None))
+        replace(group("workers", one), partition=partition, role="worker")
+        for one, partition in ((kind, "own"), ("ml.g5.8xlarge", "other"), (kind, ""))
     )
     monkeypatch.setattr(module, "as_person", {name: None}.__getitem__)
     for groups, more, partition in (
@@ -367,7 +370,7 @@ def test_a_network_test_allocates_its_partition_or_that_of_the_first_workers(
         ([own, other] if devices > 1 else [own], [], "own"),
         ([alone], [], None),
     ):
-        monkeypatch.setattr(module, "record", lambda groups=groups: {"role": "controller", "groups": groups})
+        monkeypatch.setattr(module, "record", lambda groups=groups: record(*groups))
         monkeypatch.setattr(sys, "argv", ["run", "3", *more])
         monkeypatch.setenv("HYPERPOD_INSIDE", "")
         asked: list[tuple[Any, ...]] = []

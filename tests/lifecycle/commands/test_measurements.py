@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -102,7 +101,7 @@ def trainium(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     workers = [fact(name, "ml.trn1.32xlarge") for name in ("n1", "n2")]
     for one in workers:
         one["environment"]["NEURON_RT_NUM_CORES"] = "32"
-    own = asdict(group("workers", "ml.trn1.32xlarge"))
+    own = group("workers", "ml.trn1.32xlarge")
     monkeypatch.setenv("HYPERPOD_INSIDE", "1")
     monkeypatch.setattr(sys, "argv", ["run-nccom-test", "--json"])
     monkeypatch.setattr(nccom_test, "as_person", lambda name: None)
@@ -158,7 +157,7 @@ def test_fewer_cores_than_a_node_has_are_used_where_asked(
 def test_gpus_are_no_neuron_cores(
     trainium: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = asdict(group("workers", "ml.p5.48xlarge"))
+    own = group("workers", "ml.p5.48xlarge")
     monkeypatch.setattr(nccom_test, "worker_group", lambda record, partition: own)
     assert nccom_test.entry() == 2
     assert capsys.readouterr().err == (

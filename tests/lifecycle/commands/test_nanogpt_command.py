@@ -8,14 +8,14 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hyperpod_commands import nanogpt
 
-from tests.lifecycle.rig import group
+from tests.lifecycle.rig import group, record
 
 
 def test_the_training_job_is_requeued_and_sets_rank_and_address_from_slurm(
@@ -29,7 +29,7 @@ def test_the_training_job_is_requeued_and_sets_rank_and_address_from_slurm(
 
     monkeypatch.setattr(nanogpt, "run", run)
     found = nanogpt._options().parse_args(["4", "--layers", "2", "--data", "a book.txt; rm -r /"])
-    row = asdict(group("workers", "ml.p5.48xlarge"))
+    row = group("workers", "ml.p5.48xlarge")
     assert nanogpt._submit(found, row, 8, tmp_path, tmp_path / "a log") == "42"
     script = given[f"sbatch --parsable --chdir={tmp_path}"]
     assert script.startswith("#!/bin/bash\n#SBATCH --job-name=nanogpt\n")
@@ -56,7 +56,7 @@ def test_the_training_job_is_requeued_and_sets_rank_and_address_from_slurm(
     assert "$(hostname)" not in script
     # On CPUs, and with a Python of the person's own.
     found = nanogpt._options().parse_args(["--partition", "own", "--python", "/my python"])
-    cpus = {**asdict(group("workers", "ml.m5.2xlarge")), "partition": "cpu"}
+    cpus = replace(group("workers", "ml.m5.2xlarge"), partition="cpu")
     nanogpt._submit(found, cpus, 1, tmp_path, tmp_path / "log")
     script = given[f"sbatch --parsable --chdir={tmp_path}"]
     assert "--kill-on-bad-exit=1 '/my python' /opt/hyperpod/lib/training/nanogpt.py --out" in script
@@ -142,9 +142,8 @@ def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """A job that writes its log as it goes. What it is in next, first one first."""
     states = ["PENDING", "RUNNING", "RUNNING", "COMPLETED"]
     out = tmp_path / "run"
-    own = {"groups": [], "mount_point": str(tmp_path)}
-    monkeypatch.setattr(nanogpt, "record", lambda: own)
-    row = {**asdict(group("workers", "ml.p5.48xlarge")), "partition": None}
+    row = replace(group("workers", "ml.p5.48xlarge"), partition="")
+    monkeypatch.setattr(nanogpt, "record", lambda: record(row, fsx_mount=str(tmp_path)))
     monkeypatch.setattr(nanogpt, "worker_group", lambda record, partition: row)
     monkeypatch.setattr(nanogpt, "_closed", lambda folder: None)
     # A second look at the log comes after a moment, and the next at the job within half a second.

@@ -9,8 +9,10 @@ from types import ModuleType
 import pytest
 from hyperpod_commands import nccl_test, nccom_test
 from hyperpod_commands.cluster import Workers
+from hyperpod_node.facts.model import Group
 
 from tests.lifecycle.commands.test_commands import NCCL, NCCOM, fact
+from tests.lifecycle.rig import record
 
 Started = list[tuple[list[str], float]]
 
@@ -20,7 +22,7 @@ def inside(
 ) -> Started:
     """In an allocation of these workers, whose tests print this one after the other. What is started, and how long."""
     started, texts = Started(), list(said)
-    groups = [{**workers.first["group"], "role": "worker"}]
+    own = record(Group(**{**workers.first["group"], "role": "worker"}))
 
     def ask(nodes: int) -> Workers:
         assert nodes == len(workers.facts)
@@ -31,7 +33,7 @@ def inside(
         return 0, f"{' '.join(command)}\n{texts.pop(0)}"
 
     monkeypatch.setenv("HYPERPOD_INSIDE", "1")
-    monkeypatch.setattr(module, "record", lambda: {"role": "controller", "groups": groups})
+    monkeypatch.setattr(module, "record", lambda: own)
     names = {nccl_test: "run-nccl-test", nccom_test: "run-nccom-test"}
     monkeypatch.setattr(module, "as_person", {names[module]: None}.__getitem__)
     monkeypatch.setattr(module, "ask_workers", ask)

@@ -15,6 +15,7 @@ from hyperpod_commands.cluster import Trouble, Workers
 from hyperpod_commands.pairs import Pair
 
 from tests.lifecycle.commands.test_commands import answering, fact
+from tests.lifecycle.rig import group, record
 
 FAST, SLOW = 40.0, 12.0
 Slow = Callable[[str, str], bool]
@@ -112,8 +113,8 @@ def allocation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any
     """Inside an allocation of four p5 nodes under two leaf switches; n3 is slow."""
     facts = [fact(name) for name in ("n4", "n1", "n3", "n2")]
     asked: dict[str, Any] = {"commands": []}
-    groups = [{**facts[0]["group"], "role": "worker"}]
-    monkeypatch.setattr(slow_node, "record", lambda: {"role": "controller", "groups": groups})
+    workers = group("workers", "ml.p5.48xlarge")
+    monkeypatch.setattr(slow_node, "record", lambda: record(group("controller", "ml.m5.xlarge"), workers))
     monkeypatch.setattr(slow_node, "as_person", {"hyperpod-find-slow-node": None}.__getitem__)
     monkeypatch.setattr(slow_node, "ask_workers", lambda nodes: Workers(facts[:nodes]))
     monkeypatch.setenv("HYPERPOD_INSIDE", "4")
@@ -252,7 +253,7 @@ def test_it_allocates_idle_workers_whole_all_or_as_many_as_asked_for(
 ) -> None:
     monkeypatch.delenv("HYPERPOD_INSIDE")
     idle = {"workers": 6}
-    monkeypatch.setattr(slow_node, "idle_workers", lambda group: idle[group["name"]])
+    monkeypatch.setattr(slow_node, "idle_workers", lambda group: idle[group.name])
     ran: list[list[str]] = []
 
     def exec_(program: str, command: list[str]) -> None:
@@ -288,8 +289,8 @@ def test_what_cannot_be_tested_is_said_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("HYPERPOD_INSIDE")
-    groups = [{**fact("n1")["group"], "role": "worker"}]
-    monkeypatch.setattr(slow_node, "record", lambda: {"role": role, "groups": groups})
+    first = group("first", "ml.m5.xlarge" if role == "controller" else "ml.p5.48xlarge")
+    monkeypatch.setattr(slow_node, "record", lambda: record(first, group("workers", "ml.p5.48xlarge")))
     monkeypatch.setattr(slow_node, "idle_workers", lambda group: 1)
     monkeypatch.setattr(sys, "argv", [slow_node.NAME, *words])
     assert slow_node.entry() == 2

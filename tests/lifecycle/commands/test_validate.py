@@ -9,17 +9,18 @@ import subprocess
 import sys
 from collections import namedtuple
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hyperpod_commands import validate
 from hyperpod_commands.cluster import Trouble
+from hyperpod_node.facts.model import Probe
 from hyperpod_node.host.settings import Settings
 from hyperpod_node.network import metadata_guard
 
-from tests.lifecycle.rig import group
+from tests.lifecycle.rig import group, record
 
 _Usage = namedtuple("_Usage", "total used free")
 _PING = "Slurmctld(primary) at ip-10-1-0-10 is UP\n"
@@ -54,18 +55,15 @@ LNET = """net:
 """
 
 
+CONTROLLER = group("controller", "ml.m5.xlarge")
+
+
 class Node:
     """A healthy worker, whose parts a test may break."""
 
     def __init__(self, tmp_path: Path, patch: pytest.MonkeyPatch) -> None:
         self.patch = patch
-        self.own: dict[str, Any] = {
-            "role": "worker",
-            "mount_point": str(tmp_path / "fsx"),
-            "group": asdict(group("workers", "ml.p5.48xlarge")),
-            "transport": "efa-rdma",
-            "probe": "all good",
-        }
+        self.own = record(group("workers", "ml.p5.48xlarge"), transport="efa-rdma", fsx_mount=str(tmp_path / "fsx"))
         self.state, self.ping, self.devices, self.credentials = "IDLE+CLOUD", _PING, 8, ["MUNGE:one"]
         self.lnet: tuple[str, int, int] = ("up", 40_000, 900)
         self.sinfo, self.partitions = "n1|gpu\nn1|dev\nn2|gpu\nn3|us\n", ""
@@ -117,7 +115,7 @@ class Node:
         code = validate.main()
         found = json.loads(capsys.readouterr().out)
         assert found["passed"] is (code == 0)
-        assert (found["role"], found["hostname"]) == (self.own["role"], os.uname().nodename)
+        assert (found["role"], found["hostname"]) == (self.own.group.role, os.uname().nodename)
         return code, {one["name"]: (one["passed"], one["detail"]) for one in found["checks"]}
 
 
@@ -144,7 +142,7 @@ def test_a_healthy_worker_passes_and_says_what_was_seen(
         "metadata": (True, "only root reaches instance metadata"),
         "commands": (True, f"{tmp_path}/bin"),
     }
-    assert list(Path(node.own["mount_point"]).iterdir()) == []
+    assert list(Path(node.own.parameters.fsx_mount).iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,7 @@ def test_a_file_system_that_fell_back_to_tcp_is_seen(
     node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     lnet: tuple[str, int, int], passes: bool, said: str,
 ) -> None:  # fmt: skip
-    node.own["lustre_efa_interfaces"], node.lnet = 2, lnet
+    node.own, node.lnet = record(replace(node.own.group, lustre_efa_interfaces=2), fsx_efa=True), lnet
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     found = node.judged(capsys)[1]["lustre network"]
     assert found[0] is passes
@@ -211,7 +209,7 @@ REFUSED = "jobs that ask for them are refused, and no other gets them, until Hyp
 def test_a_controller_names_the_nodes_that_hyperpods_map_lacks(
     node: Node, capsys: pytest.CaptureFixture[str], tmp_path: Path, files: dict[str, str], partitions: str, said: str
 ) -> None:
-    node.own["role"], node.partitions = "controller", partitions
+    node.own, node.partitions = record(replace(node.own.group, role="controller")), partitions
     node.patch.setattr(Settings, "from_environment", lambda: Settings(slurm_etc=str(tmp_path)))
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -261,7 +259,7 @@ def _seven_gpus(node: Node) -> None:
 
 
 def _on_tcp(node: Node) -> None:
-    node.own |= {"transport": "tcp", "probe": "no EFA device"}
+    node.own = replace(node.own, transport="tcp", probe=Probe(0, None, "fi_info"))
 
 
 def _metadata_open(node: Node) -> None:
@@ -296,7 +294,11 @@ def _nothing_recorded(node: Node) -> None:
         (_foreign_credential, "munge", "Command '['unmunge']' returned non-zero exit status 15."),
         (_controller_down, "slurm", "Slurmctld(primary) at ip-10-1-0-10 is DOWN"),
         (_seven_gpus, "accelerators", "7 of 8 gpu devices in /dev"),
-        (_on_tcp, "transport", "tcp, but ml.p5.48xlarge should have efa-rdma; probe: no EFA device"),
+        (
+            _on_tcp,
+            "transport",
+            "tcp, but ml.p5.48xlarge should have efa-rdma; probe: 0 EFA devices, RDMA read None (fi_info)",
+        ),
         (_metadata_open, "metadata", "every user reaches 169.254.169.254"),
         (_commands_gone, "commands", "missing in {node}/bin: run-nccl-test, run-nanogpt"),
         (_command_not_executable, "commands", "missing in {node}/bin: run-nccom-test"),
@@ -316,11 +318,13 @@ def test_a_sick_worker_fails_by_the_one_check_with_the_reason(
 
 
 def test_the_transport_is_what_the_type_can_do(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    node.own["group"] = asdict(group("workers", "ml.g5.48xlarge"))
+    node.own = record(group("workers", "ml.g5.48xlarge"), transport="efa-rdma")
     assert node.judged(capsys)[1]["transport"] == (
-        False, "efa-rdma, but ml.g5.48xlarge should have efa-sendrecv; probe: all good",
+        False,
+        "efa-rdma, but ml.g5.48xlarge should have efa-sendrecv; "
+        "probe: 0 EFA devices, RDMA read None (not looked for)",
     )  # fmt: skip
-    node.own["transport"] = "efa-sendrecv"
+    node.own = replace(node.own, transport="efa-sendrecv")
     assert node.judged(capsys)[1]["transport"] == (True, "efa-sendrecv")
 
 
@@ -332,7 +336,8 @@ def test_a_skipped_step_is_no_fault(node: Node, capsys: pytest.CaptureFixture[st
 def test_a_controller_is_judged_by_its_daemon_and_has_no_accelerators(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    node.own |= {"role": "controller", "group": asdict(group("controller", "ml.m5.xlarge")), "transport": "tcp"}
+    node.own = replace(node.own, parameters=record(CONTROLLER, fsx_mount=node.own.parameters.fsx_mount).parameters)
+    node.own = replace(node.own, transport="tcp", instance=record(CONTROLLER).instance)
     code, found = node.judged(capsys)
     assert code == 0
     assert found["slurm"] == (True, _PING.strip())

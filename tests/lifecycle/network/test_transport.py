@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hyperpod_node.facts.model import Group, Node
+from hyperpod_node.facts.model import Group, Node, Probe
 from hyperpod_node.host.host import Result
 from hyperpod_node.network import environment, transport
 
@@ -27,8 +27,8 @@ def row(instance_type: str) -> Group:
     return group("workers", instance_type)
 
 
-def probed(devices: int, read: bool | None) -> transport.Probe:
-    return transport.Probe(devices, read, "test")
+def probed(devices: int, read: bool | None) -> Probe:
+    return Probe(devices, read, "test")
 
 
 def ready(tmp_path: Path, worker_type: str) -> tuple[FakeHost, Node]:
@@ -150,7 +150,7 @@ def test_fi_info_is_the_second_source_and_each_device_counts_once(tmp_path: Path
         for kind in ("rdm", "dgrm")
     )
     host.commands["fi_info"] = lambda h, args, stdin: Result(0, said)
-    assert transport.probe(node) == transport.Probe(32, None, "fi_info")
+    assert transport.probe(node) == Probe(32, None, "fi_info")
     assert host.ran("fi_info", "-p", "efa", "-t", "FI_EP_RDM")
 
 

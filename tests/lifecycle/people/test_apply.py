@@ -323,8 +323,7 @@ def living(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     host = world.node("controller")
     node = ready(host)
     apply.run(node)
-    facts = {"cluster_id": "mine-12345678", "role": "controller", "mount_point": "/fsx"}
-    host.write("/etc/hyperpod/node.json", json.dumps(facts))
+    host.remember()
     monkeypatch.setattr(apply, "Host", lambda settings: host)
     return host
 

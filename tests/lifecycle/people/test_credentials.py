@@ -26,7 +26,7 @@ ROLE = "arn:aws:iam::123456789012:role/hyperpod/mine/"
 @pytest.fixture
 def host(world: World) -> FakeHost:
     found = world.node("worker")
-    found.write("/etc/hyperpod/node.json", json.dumps({"cluster_name": "mine", "region": "us-west-2"}))
+    found.remember()
     found.commands["aws"] = aws
     return found
 

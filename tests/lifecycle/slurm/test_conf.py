@@ -167,17 +167,17 @@ def test_continued_and_commented_lines_are_read_as_slurm_reads_them() -> None:
 def test_a_gres_conf_of_somebody_else_is_left_alone(world: World) -> None:
     host = world.node("controller")
     host.path("/opt/slurm/etc/gres.conf").write_text("AutoDetect=nvml\n")
-    slurm_configure.configure(host, host.node().parameters.groups, [], "/fsx/.hyperpod")
+    slurm_configure.configure(host, host.remember(), [])
     assert host.text("/opt/slurm/etc/gres.conf") == "AutoDetect=nvml\n"
 
 
 def test_the_agents_rewriting_of_slurm_conf_is_repaired(world: World) -> None:
     host = world.node("controller")
-    found = host.node().parameters.groups
-    assert slurm_configure.configure(host, found, [], "/fsx/.hyperpod")
-    assert not slurm_configure.configure(host, found, [], "/fsx/.hyperpod")
+    found = host.remember()
+    assert slurm_configure.configure(host, found, [])
+    assert not slurm_configure.configure(host, found, [])
     host.path("/opt/slurm/etc/slurm.conf").write_text(SLURM_CONF.replace("12-13", "12,14"))
-    assert slurm_configure.configure(host, found, [], "/fsx/.hyperpod")
+    assert slurm_configure.configure(host, found, [])
     assert "include hyperpod.conf\nNodeName=ip-10-1-0-[12,14]" in host.text("/opt/slurm/etc/slurm.conf")
 
 
@@ -209,7 +209,7 @@ def controller(world: World, text: str, **files: str) -> FakeHost:
 
 
 def configure(host: FakeHost) -> bool:
-    return slurm_configure.configure(host, host.node().parameters.groups, [], "/fsx/.hyperpod")
+    return slurm_configure.configure(host, host.remember(), [])
 
 
 def test_what_an_included_file_sets_is_not_set_again(world: World) -> None:
@@ -225,7 +225,7 @@ def test_login_nodes_get_one_file_with_all_that_is_included_and_no_password(worl
     text = "AccountingStorageHost=db\nAccountingStoragePass=secret\n"
     host = controller(world, "Include accounting.conf\nInclude nowhere.conf\n", accounting_conf=text)
     configure(host)
-    slurm_configure.publish(host, "/fsx/.hyperpod")
+    slurm_configure.publish(host, host.remember())
     published = host.text("/fsx/.hyperpod/slurm/slurm.conf")
     assert "AccountingStorageHost=db" in published
     assert "TaskProlog=" in published
@@ -329,7 +329,7 @@ def test_our_line_is_in_the_file_that_the_agent_does_not_rewrite(world: World) -
     # Written anew under running jobs, it is read with our GresTypes at once, and nothing is left to settle.
     host.path("/opt/slurm/etc/slurm.conf").write_text(agents.replace("12-13", "12-15"))
     assert not configure(host)
-    slurm_configure.publish(host, "/fsx/.hyperpod")
+    slurm_configure.publish(host, host.remember())
     assert "GresTypes=gpu" in host.text("/fsx/.hyperpod/slurm/slurm.conf")
 
 
@@ -358,21 +358,19 @@ def test_login_nodes_are_in_no_partition(world: World, line: str) -> None:
     conf = host.path("/opt/slurm/etc/slurm.conf")
     conf.write_text(conf.read_text() + line + "\n")
     node = host.node()
-    groups = node.parameters.groups
-    assert slurm_configure.configure(host, groups, node.identity.instances, "/fsx/.hyperpod")
+    assert slurm_configure.configure(host, host.remember(), node.identity.instances)
     changed = conf.read_text().splitlines()[-1]
     assert changed.startswith(line.split(" ")[0])
     assert changed.endswith(" State=FUTURE")
     assert changed.count("State=") == 1
     assert "NodeName=ip-10-1-0-[12-13] NodeAddr=10.1.0.[12-13] CPUs=8 State=UNKNOWN" in conf.read_text()
-    assert not slurm_configure.configure(host, groups, node.identity.instances, "/fsx/.hyperpod")
+    assert not slurm_configure.configure(host, host.remember(), node.identity.instances)
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
 def test_the_controllers_own_database_is_not_the_login_nodes(world: World, name: str) -> None:
     host = controller(world, f"AccountingStorageHost={name}\n")
-    host.write("/etc/hyperpod/node.json", '{"address": "10.1.0.10"}')
-    slurm_configure.publish(host, "/fsx/.hyperpod")
+    slurm_configure.publish(host, host.remember())
     assert "AccountingStorageHost=10.1.0.10\n" in host.text("/fsx/.hyperpod/slurm/slurm.conf")
 
 

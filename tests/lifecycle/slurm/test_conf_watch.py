@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,14 @@ from hyperpod_node.slurm.conf_watch import Configuration
 
 from tests.lifecycle.rig import FakeHost, World, group
 
+CONTROLLER = group("controller", "ml.m5.xlarge")
+
 
 @pytest.fixture
 def host(tmp_path: Path) -> FakeHost:
     """A controller as its scripts have left it."""
     node = World(tmp_path).node("controller")
-    node.path("/etc/hyperpod").mkdir(parents=True)
-    facts = {"groups": [], "shared": "/fsx/.hyperpod", "address": "10.1.0.10"}
-    node.path("/etc/hyperpod/node.json").write_text(json.dumps(facts))
+    node.remember(instance_groups=(CONTROLLER,))
     node.path("/fsx/.hyperpod/slurm").mkdir(parents=True)
     return node
 
@@ -86,9 +85,7 @@ def test_a_controller_that_dies_of_a_changed_slurm_conf_is_started_again_and_tel
 
 def test_a_login_node_that_the_agents_line_has_shown_is_hidden_again(host: FakeHost) -> None:
     """Slurm 26.05 keeps it in the partition otherwise, idle, and jobs would wait for it."""
-    login = asdict(replace(group("login", "ml.m5.large"), role="login"))
-    facts = json.loads(host.text("/etc/hyperpod/node.json"))
-    host.write("/etc/hyperpod/node.json", json.dumps({**facts, "groups": [login]}))
+    host.remember(instance_groups=(CONTROLLER, replace(group("login", "ml.m5.large"), role="login")))
     shown = {"ip-10-1-0-11"}
 
     def scontrol(h: FakeHost, args: Sequence[str], stdin: object) -> Result:
@@ -110,9 +107,7 @@ def test_a_login_node_that_the_agents_line_has_shown_is_hidden_again(host: FakeH
 
 
 def test_nodes_that_slurm_drained_between_two_configurations_return_to_service_if_groups_differ(host: FakeHost) -> None:
-    both = [asdict(group("big", "ml.p5.48xlarge")), asdict(group("small", "ml.g5.16xlarge"))]
-    facts = {"groups": both, "shared": "/fsx/.hyperpod", "address": "10.1.0.10"}
-    host.path("/etc/hyperpod/node.json").write_text(json.dumps(facts))
+    host.remember(instance_groups=(CONTROLLER, group("big", "ml.p5.48xlarge"), group("small", "ml.g5.16xlarge")))
     said = "ip-10-1-0-[12-13]|gres/gpu count reported lower than configured (0 < 8)\nip-10-1-0-14|Action:Replace\n"
     host.commands["sinfo"] = lambda h, args, stdin: Result(0, said)
     lines: list[str] = []

@@ -61,11 +61,7 @@ def remove(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
 def booted(world: World) -> FakeHost:
     host = controller(world)
     node = ready(host)
-    facts = {
-        "cluster_id": "mine-12345678", "role": "controller", "shared": node.shared, "address": "10.1.0.10",
-        "groups": [one.__dict__ for one in node.parameters.instance_groups],
-    }  # fmt: skip
-    host.write("/etc/hyperpod/node.json", json.dumps(facts))
+    host.remember()
     slurm.run(node)
     return host
 
@@ -83,7 +79,7 @@ def test_lines_take_the_place_of_ours_and_stay_when_the_agent_writes_slurm_conf_
         assert "PartitionName=x Nodes=ALL" in whole
         host.path(f"{ETC}/slurm.conf").write_text(conf.without_include(agents))
         assert configure.configure_again(host)
-        configure.publish(host, "/fsx/.hyperpod")
+        configure.publish(host, host.remember())
 
 
 def test_a_partition_of_the_stacks_does_not_take_the_place_of_hyperpods(world: World) -> None:
@@ -148,7 +144,7 @@ def test_what_is_for_the_database_is_not_tried_where_none_answers(world: World) 
 
 def test_only_a_controller_takes_lines(world: World) -> None:
     host = world.node("login")
-    host.write("/etc/hyperpod/node.json", json.dumps({"cluster_id": "x", "role": "login", "shared": "/fsx/.hyperpod"}))
+    host.remember()
     with pytest.raises(StepError, match="only the controller"):
         change.apply(host, ())
 
@@ -231,6 +227,6 @@ def test_lines_are_tried_with_this_clusters_groups_nodes_and_what_workers_have_n
     assert change.main(["s3://bucket/lines", "--region", "us-west-2"]) == 1
     with pytest.raises(StepError, match=r"^slurmctld does not start with slurm\.extraConf: not these$"):
         slurm.run(ready(living))
-    for (host, groups, instances, shared, files), wanted in zip(seen, ("KillWait=78\n", FILES[0].text), strict=True):
-        assert (host, shared, files[0].text) == (living, "/fsx/.hyperpod", wanted)
-        assert (set(groups), len(instances)) == ({"controller", "login", "workers"}, 4)
+    for (host, record, instances, files), wanted in zip(seen, ("KillWait=78\n", FILES[0].text), strict=True):
+        assert (host, record, files[0].text) == (living, living.remember(), wanted)
+        assert len(instances) == 4

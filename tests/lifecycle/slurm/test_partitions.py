@@ -102,8 +102,9 @@ def test_the_controller_writes_both_and_leaves_a_partition_of_the_stacks_own_lin
         "ClusterName=x\nNodeName=a NodeAddr=10.1.0.2\nNodeName=b NodeAddr=10.1.0.3\nPartitionName=dev Nodes=ALL\n"
     )
     there = [Instance("reserved", "r-1", "10.1.0.2", "i-1"), Instance("trial", "t-1", "10.1.0.3", "i-2")]
+    known = host.remember(instance_groups=tuple(TWO.values()))
     own = [ConfFile("10-own.conf", "PartitionName=trial Nodes=hyperpod-trial MaxTime=60\n")]
-    assert configure.configure(host, TWO, there, "/fsx/.hyperpod", own)
+    assert configure.configure(host, known, there, own)
     ours = host.text("/opt/slurm/etc/hyperpod.conf")
     assert "PartitionName=reserved " in ours
     assert "PartitionName=trial" not in ours
@@ -111,7 +112,7 @@ def test_the_controller_writes_both_and_leaves_a_partition_of_the_stacks_own_lin
         "group-reserved",
         "group-trial",
     ]
-    assert not configure.configure(host, TWO, there, "/fsx/.hyperpod", own)
+    assert not configure.configure(host, known, there, own)
 
 
 def test_the_names_that_are_refused_are_those_of_the_documents() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hyperpod_node.facts import node_record
 from hyperpod_node.host.errors import StepError
 from hyperpod_node.host.host import Result
 from hyperpod_node.network import environment
@@ -229,7 +230,7 @@ def test_the_seconds_are_10_or_the_stacks_or_the_environments(tmp_path: Path, mo
     def recorded(**settings: int) -> float:
         host = World(tmp_path, settings=settings).node("controller")
         environment.run(host.node())
-        return float(json.loads(host.text("/etc/hyperpod/node.json"))["lost_after_seconds"])
+        return node_record.read(host).parameters.lost_after_seconds
 
     assert recorded() == 10
     assert recorded(lostNodeSeconds=30) == 30

@@ -34,7 +34,6 @@ def controller(world: World, address: str = "10.1.0.10", saved: bool = False) ->
     host.path(STATE).mkdir(parents=True, exist_ok=True)
     if saved:
         host.path(f"{STATE}/job_state").write_text("one job")
-    host.write("/etc/hyperpod/node.json", json.dumps({"shared_queue": True, "address": address, "role": "controller"}))
     host.commands["chown"] = lambda h, args, stdin: Result(0)
     return host
 
@@ -132,7 +131,6 @@ def test_a_controller_that_takes_over_tells_the_workers_as_soon_as_it_can(
 
 def test_without_the_key_the_queue_stays_on_the_disk(world: World) -> None:
     host = controller(world, saved=True)
-    host.write("/etc/hyperpod/node.json", "{}")
     slurm.run(ready(host))
     assert host.text(f"{STATE}/job_state") == "one job"
     assert "Slurmctld" not in host.text("/opt/slurm/etc/hyperpod.conf").replace("SlurmctldParameters", "")
