@@ -100,15 +100,17 @@ format: $(VENV)/.tests
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-## Write requirements*.txt: every package that the .in files lead to, by version and hash; a file has only what those that it names have not
+## Write the requirements' .txt files: every package that the .in files lead to, by version and hash; a file has only what those that it names have not
 requirements: $(VENV)/.tests
 	$(BIN)/uv pip compile $(LOCKED) requirements.in -o requirements.txt
-	$(BIN)/uv pip compile $(LOCKED) requirements-docs.in -c requirements.txt -o requirements-docs.txt
-	$(BIN)/uv pip compile $(LOCKED) requirements-dev.in -c requirements.txt -c requirements-docs.txt -o requirements-dev.txt
+	$(BIN)/uv pip compile $(LOCKED) requirements.in rehearsal/requirements.in -c requirements.txt -o rehearsal/requirements.txt
+	$(BIN)/uv pip compile $(LOCKED) requirements-docs.in -c rehearsal/requirements.txt -o requirements-docs.txt
+	$(BIN)/uv pip compile $(LOCKED) requirements-dev.in -c rehearsal/requirements.txt -c requirements-docs.txt -o requirements-dev.txt
 	$(BIN)/uv pip compile $(LOCKED) tests/checkov/requirements.in -o tests/checkov/requirements.txt
-	perl -0pi -e 's/ \\\n +/ /g' requirements*.txt tests/checkov/requirements.txt
-	{ echo "-r requirements.txt"; grep -vxF -f requirements.txt requirements-docs.txt; } > .locked && mv .locked requirements-docs.txt
-	{ echo "-r requirements-docs.txt"; grep -vxF -f requirements.txt -f requirements-docs.txt requirements-dev.txt; } > .locked && mv .locked requirements-dev.txt
+	perl -0pi -e 's/ \\\n +/ /g' requirements*.txt rehearsal/requirements.txt tests/checkov/requirements.txt
+	{ echo "-r ../requirements.txt"; grep -vxF -f requirements.txt rehearsal/requirements.txt; } > .locked && mv .locked rehearsal/requirements.txt
+	{ echo "-r rehearsal/requirements.txt"; grep -vxF -f requirements.txt -f rehearsal/requirements.txt requirements-docs.txt; } > .locked && mv .locked requirements-docs.txt
+	{ echo "-r requirements-docs.txt"; grep -vxF -f requirements.txt -f rehearsal/requirements.txt -f requirements-docs.txt requirements-dev.txt; } > .locked && mv .locked requirements-dev.txt
 
 # Says in one line what is wrong with the interpreter, before anything is made.
 define CHECK_PYTHON
@@ -118,14 +120,15 @@ define CHECK_PYTHON
 		"%s is Python %d.%d: this needs 3.11 or newer. Choose another: make PYTHON=python3.12" % (sys.executable, v[0], v[1]) or 0)'
 endef
 
-# What people need: the program and its verbs. Updated when a pinned dependency changes. Pulumi.yaml names the same folder.
-$(VENV)/.ready: requirements.txt pyproject.toml
+# What people need: the program, its verbs and the rehearsal. Updated when a pinned dependency changes. Pulumi.yaml names
+# the same folder, and needs requirements.txt alone.
+$(VENV)/.ready: requirements.txt rehearsal/requirements.txt pyproject.toml
 	$(CHECK_PYTHON)
-	@$(PYTHON) tools/environment.py $(VENV) requirements.txt
+	@$(PYTHON) tools/environment.py $(VENV) rehearsal/requirements.txt
 	@touch $@
 
 # What tests and checks need on top of it.
-$(VENV)/.tests: requirements.txt requirements-dev.txt pyproject.toml
+$(VENV)/.tests: requirements.txt rehearsal/requirements.txt requirements-dev.txt pyproject.toml
 	$(CHECK_PYTHON)
 	@$(PYTHON) tools/environment.py $(VENV) requirements-dev.txt
 	@touch $@ $(VENV)/.ready

@@ -1,10 +1,10 @@
 """HyperPod on Pulumi: the ComponentResources and the typed configuration they are built from."""
 
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 
-# The nodes' package, which nodes get as files, shares facts, parsers and thresholds with the program. `pulumi install`
-# installs requirements.txt and not this project: the package is then in its folder alone.
+# Its facts, parsers and thresholds are the program's too. `pulumi install` brings the requirements alone.
 if find_spec("hyperpod_node") is None:
-    sys.path.append(str(Path(__file__).parents[1] / "lifecycle"))
+    raise ModuleNotFoundError(
+        "this project is not installed: `make rehearse` does it, or `pip install --no-deps -e .` in its environment",
+        name="hyperpod_node",
+    )

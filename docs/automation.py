@@ -19,10 +19,10 @@ from operations import target
 from operations.cluster import benchmark
 from operations.deployment import deploy, engines
 from operations.deployment.engines import Engine
-from operations.deployment.rehearse import rehearsed
 from operations.failures import explain
 from operations.spending import costs
 from operations.target import Target
+from rehearsal.verb_engine import rehearsed
 
 MOST_HOURLY_USD = 50.0
 

@@ -3,3 +3,5 @@
 Every verb is a thin shell over functions that a program can import: they take a ``Target`` (or an ``Aws``), return
 dataclasses, and raise ``Failure`` with the command's exit code.
 """
+
+VERSION = "0.9.0"

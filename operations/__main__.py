@@ -1,16 +1,7 @@
-"""``hyperpod``."""
+"""``python -m operations`` is ``hyperpod`` of the current folder."""
 
 import sys
 
-try:
-    from operations.cli import main
-except ModuleNotFoundError as missing:
-    sys.stderr.write(
-        f"{missing.name} is missing in {sys.executable}: `. venv/bin/activate` (`make rehearse` creates it)\n"
-    )
-    sys.exit(3)
-except KeyboardInterrupt:
-    sys.stderr.write("Cancelled.\n")
-    sys.exit(130)
+import hyperpod
 
-sys.exit(main())
+sys.exit(hyperpod.run())

@@ -10,9 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hyperpod import VERSION
-from rehearsal import cli as rehearsal
-
+from . import VERSION
 from .commands.applied import accounts_command, governance_command, slurm_config_command
 from .commands.assumptions import assumptions_command
 from .commands.benchmark import benchmark_command
@@ -31,7 +29,6 @@ from .commands.jobs import job_app
 from .commands.kubeconfig import kubeconfig_command
 from .commands.nodes import connect_command, exec_command, nodes_command, ssh_config_command
 from .commands.people import users_command
-from .commands.policy import policy_command
 from .commands.quotas import quotas_command
 from .commands.remove import remove_command
 from .commands.run import run_command
@@ -64,7 +61,6 @@ VERBS: Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]] = {
         "deploy": deploy_command,
         "status": status_command,
         "destroy": destroy_command,
-        "rehearse": rehearsal.app,
     },
     "Before it costs anything": {
         "list": list_command,
@@ -72,7 +68,6 @@ VERBS: Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]] = {
         "explain": explain_command,
         "cost": cost_command,
         "quotas": quotas_command,
-        "policy": policy_command,
         "preview": preview_command,
         "charts": charts_command,
         "containers": containers_command,
@@ -116,12 +111,28 @@ VERBS: Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]] = {
     },
 }
 app = new_app(EXIT_CODES)
+# How to read the words after a verb, where Typer alone would not take them as people write them.
+_arranged: dict[str, Callable[[Sequence[str]], list[str]]] = {}
+
+
+def add(
+    panel: str,
+    verb: str,
+    does: Callable[..., Any] | typer.Typer,
+    arranged: Callable[[Sequence[str]], list[str]] | None = None,
+) -> None:
+    """Add a verb under a heading. ``arranged`` puts the words after it as Typer takes them."""
+    if isinstance(does, typer.Typer):
+        app.add_typer(does, name=verb, rich_help_panel=panel)
+    else:
+        app.command(verb, rich_help_panel=panel)(does)
+    if arranged:
+        _arranged[verb] = arranged
+
+
 for panel, verbs in VERBS.items():
     for verb, does in verbs.items():
-        if isinstance(does, typer.Typer):
-            app.add_typer(does, name=verb, rich_help_panel=panel)
-        else:
-            app.command(verb, rich_help_panel=panel)(does)
+        add(panel, verb, does)
 
 
 def _version(asked: bool) -> None:
@@ -188,8 +199,8 @@ def _as_now(words: list[str]) -> list[str]:
 def _run(words: list[str]) -> int:
     try:
         words = _as_now(MANNER.take(words))
-        if words[:1] == ["rehearse"]:
-            words = ["rehearse", *rehearsal.arranged(words[1:])]
+        if words and words[0] in _arranged:
+            words = [words[0], *_arranged[words[0]](words[1:])]
         return run(app, words or ["--help"], "hyperpod", stack_names(ROOT))
     except typer.Abort:
         # A question ends so by Ctrl-C and by Ctrl-D, on the question's own line.

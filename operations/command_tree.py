@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import typer
+
 from components.catalogue.accelerators import CATALOGUE
 from components.catalogue.regions import REGIONS
 from components.common.documents import load
 from components.config.keys import Key, keys
 
-from . import cli
 from .assumptions import register
 from .failures import advice
 from .jobs.specs import JOBS
@@ -41,9 +42,9 @@ _STACK = {
 }  # fmt: skip
 
 
-def described() -> dict[str, Any]:
+def described(app: typer.Typer) -> dict[str, Any]:
     """The whole command line, and the words that are the same for all stacks, each with its meaning."""
-    tree = _command(command_line.command(cli.app))
+    tree = _command(command_line.command(app))
     tree["params"] = [*tree["params"], _STACK]
     schema = load((ROOT / "Pulumi.yaml").read_text())["config"]
     every = [one for top in keys(schema) for one in (top, *top.below())]

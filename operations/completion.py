@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, suppress
@@ -43,11 +42,14 @@ _SOURCES = (
 Offer: TypeAlias = list[tuple[str, str]]
 
 
-def main() -> int:
-    """Answer the shell, whose environment variables say what is typed. Says nothing of what fails: it is no command."""
+def main(described: Callable[[], dict[str, Any]]) -> int:
+    """Answer the shell, whose environment variables say what is typed. Says nothing of what fails: it is no command.
+
+    ``described`` imports the verbs and describes them; it is called only where the file is older than they are.
+    """
     with suppress(Exception):
         _take_apart()
-        command(_kept())(prog_name="hyperpod", standalone_mode=False)
+        command(_kept(described))(prog_name="hyperpod", standalone_mode=False)
     return 0
 
 
@@ -63,7 +65,7 @@ def _take_apart() -> None:
         os.environ |= {"COMP_WORDS": "\n".join(line), "COMP_CWORD": str(len(line) - 1)}
 
 
-def _kept() -> Mapping[str, Any]:
+def _kept(described: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
     """The file's content, for the code as it is now."""
     now = state()
     file = ROOT / FOLDER / "completion.json"
@@ -71,8 +73,6 @@ def _kept() -> Mapping[str, Any]:
         known: Mapping[str, Any] = json.loads(file.read_text())
         if known["state"] == now:
             return known
-    from .command_tree import described
-
     known = {"state": now, **described()}
     _write(file, known)
     return known
@@ -225,7 +225,3 @@ def ask(stack: str) -> Offer:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -36,7 +36,7 @@ def test_every_file_with_tests_is_collected() -> None:
 
 
 def test_every_pinned_dependency_says_why_it_is_there() -> None:
-    for line in (ROOT / "requirements.in").read_text().splitlines():
+    for line in (read("requirements.in") + read("rehearsal/requirements.in")).splitlines():
         if line and not line.startswith(("#", "-r")):
             assert re.fullmatch(r"[\w-]+==[\w.!]+ +# .+", line), line
 
@@ -56,16 +56,17 @@ def read(name: str) -> str:
 
 def test_what_is_installed_is_locked_by_version_and_hash() -> None:
     program, everything = locked("requirements.txt"), locked("requirements-dev.txt")
-    site = locked("requirements-docs.txt")
+    site, rehearsal = locked("requirements-docs.txt"), locked("rehearsal/requirements.txt")
     for name, found in (
         ("requirements.in", program),
+        ("rehearsal/requirements.in", rehearsal),
         ("requirements-docs.in", site),
         ("requirements-dev.in", everything),
     ):
         wanted = dict(re.findall(r"^([\w-]+)==([\w.!]+)", read(name), re.M))
         missing = {p: v for p, v in wanted.items() if found.get(p.lower()) != v}
         assert not missing, f"make requirements: {name} has {missing}"
-    differing = {p for p, version in (*program.items(), *site.items()) if everything.get(p) != version}
+    differing = {p for p, version in (*rehearsal.items(), *site.items()) if everything.get(p) != version}
     assert not differing, "make requirements: the files name different versions"
 
 
@@ -131,3 +132,14 @@ def test_no_file_is_too_large_to_be_reviewed() -> None:
     tracked = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
     large = [name for name in tracked if name and (path := ROOT / name).is_file() and path.stat().st_size > 500_000]
     assert large == []
+
+
+def test_import_linter_reads_every_module_and_nothing_imports_the_entry_points() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    roots = {f"lifecycle/{name}" if name.startswith("hyperpod_") else name for name in settings["root_packages"]}
+    for name in subprocess.check_output(["git", "ls-files", *roots], cwd=ROOT, text=True).split():
+        path = ROOT / name
+        if path.suffix == ".py" and not name.startswith("rehearsal/nodes/stubs/"):
+            assert (path.parent / "__init__.py").is_file(), f"{path.parent} is no package"
+            imports = re.search(r"^ *(?:import hyperpod\b|from hyperpod import)", path.read_text(), re.MULTILINE)
+            assert not imports or name == "operations/__main__.py", f"{name} imports hyperpod.py"

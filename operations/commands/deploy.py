@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
-from operations.deployment.rehearse import rehearsed
-
 from .. import target
 from ..deployment import beforehand, deploy, preconditions
+from ..deployment.bench import Account, rehearsed
 from ..deployment.engines import Engine, open_stack
 from ..failures import Exit, Failure
 from ..failures.advice import REHEARSE_AGAIN, next_step
@@ -22,9 +21,6 @@ from ..terminal import console
 from ..terminal.output_options import MANNER
 from . import deployed
 from .deploy_report import document, number, show, show_inputs, show_plan
-
-if TYPE_CHECKING:
-    from rehearsal.account import Account
 
 Rehearse = Annotated[
     bool, typer.Option("--rehearse", help="Use an AWS account embedded in this process: no cloud, no cost.")

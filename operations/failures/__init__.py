@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import re
+import sys
 from enum import IntEnum
+from importlib.util import find_spec
 
 from botocore import exceptions as aws_errors
 from botocore.parsers import ResponseParserError
@@ -75,6 +77,7 @@ NO_CREDENTIALS = (
     aws_errors.UnauthorizedSSOTokenError,
     aws_errors.SSOTokenLoadError,
 )
+_INSTALL = "`make rehearse` installs what every verb needs, or: pip install -r rehearsal/requirements.txt"
 _IN_OPTIONS = "correct the option; `hyperpod explain KEY` says what a key takes"
 _LOG_IN = "log in (`aws sso login`, or AWS_PROFILE, or AWS_ACCESS_KEY_ID), then `aws sts get-caller-identity`"
 # Codes of different services for the same thing (each service's API reference, common errors).
@@ -199,6 +202,8 @@ def _failure(error: BaseException) -> Failure | None:
             return cannot_know(f"the Pulumi CLI does not fit: {error}", name="pulumi-cli")
         case automation.CommandError():
             return _command_error(error)
+        case ModuleNotFoundError(name=str(name)) if find_spec(name.partition(".")[0]) is None:
+            return cannot_know(f"{name} is missing in {sys.executable}", _INSTALL)
         case OSError() if error.errno in _OF_THE_MACHINE:
             return Failure(f"{error.filename or 'cannot write'}: {error.strerror}", name="file")
     return None

@@ -18,7 +18,10 @@ from components.nodes.lifecycle_bucket import lifecycle_files
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "library.md"
 # What a package is built from.
-SOURCES = ("pyproject.toml", "hyperpod.py", "requirements.in", "LICENSE", "components", "lifecycle")
+SOURCES = (
+    "pyproject.toml", "hyperpod.py", "requirements.in", "rehearsal/requirements.in", "operations/__init__.py",
+    "LICENSE", "components", "lifecycle",
+)  # fmt: skip
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +35,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if source.is_dir():
             shutil.copytree(source, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
+            (clone / name).parent.mkdir(exist_ok=True)
             shutil.copy(source, clone / name)
     build = ("build", "--quiet", "--wheel", "--no-build-isolation", "--python", sys.executable)
     subprocess.run([Path(sys.executable).with_name("uv"), *build, "--out-dir", built, clone], check=True)

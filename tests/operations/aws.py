@@ -22,9 +22,9 @@ from operations.cli import main
 from operations.cluster import sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
-from operations.deployment.policy import questions
 from operations.target import Target
 from rehearsal.account.requests import action_of
+from rehearsal.policy.iam_documents import questions
 
 ACCOUNT = "123456789012"
 CLUSTER_ID = "abcdef123456"
@@ -80,7 +80,7 @@ class StubbedAws(Aws):
             raise error
         action = action_of(model.service_model.service_name, model.name).name
         known = action in questions() or action.startswith("sts:")
-        assert known, f"operations/deployment/verbs.csv does not have {action}, which a verb asks"
+        assert known, f"rehearsal/policy/verbs.csv does not have {action}, which a verb asks"
         waiting = self._expected.get(key, [])
         expected = waiting.pop(0) if waiting else {}
         found = {key: params.get(key) for key in expected}

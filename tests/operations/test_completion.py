@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
-from operations import command_tree, completion
+import hyperpod
+from operations import completion
 from operations.aws import Aws
 from operations.project import stack_names
 from tests.operations.aws import RefusingAws, StubbedAws, cluster
 from tests.rows import each
 from tests.support import ROOT
 
-described = cache(command_tree.described)
+described = cache(hyperpod.described)
 make_command, made = completion.command, dict[tuple[str, ...], Any]()
 
 
@@ -39,7 +40,6 @@ def tab(
 ) -> Callable[..., list[str]]:
     """Presses Tab after a line, and returns the words that the shell is offered."""
     monkeypatch.setattr(completion, "FOLDER", str(tmp_path))
-    monkeypatch.setattr(command_tree, "described", described)
     monkeypatch.setattr(completion, "command", command)
     monkeypatch.delenv("HYPERPOD_STACK", raising=False)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
@@ -51,7 +51,7 @@ def tab(
         monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
         monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
         with pytest.raises(SystemExit) as ended:
-            completion.main()
+            completion.main(described)
         assert ended.value.code == 0
         printed = capsys.readouterr()
         assert printed.err == ""
@@ -184,7 +184,7 @@ def test_the_file_is_written_again_once_the_code_has_changed(
 def test_a_tab_imports_neither_the_sdks_nor_the_verbs(tmp_path: Path) -> None:
     script = (
         "import sys, hyperpod; from operations import completion; completion.FOLDER = sys.argv[1]\n"
-        "try: hyperpod.main()\n"
+        "try: hyperpod.run()\n"
         "except SystemExit: pass\n"
         "print({'pulumi', 'boto3', 'requests', 'operations.cli', 'components'} & {*sys.modules})"
     )

@@ -17,7 +17,7 @@ from pulumi import automation
 from components.common.names import CLUSTER_ID_TAG
 from operations import records
 from operations.aws import Aws
-from operations.deployment import deploy, engines, errors, leftovers, rehearse
+from operations.deployment import deploy, engines, errors, leftovers
 from operations.deployment.engines import Engine
 from operations.deployment.leftovers import Audit, Leftover
 from operations.engine.events import Event
@@ -25,6 +25,7 @@ from operations.engine.pulumi_cli import Command, CommandRun
 from operations.failures import Exit
 from operations.failures.advice import next_step
 from operations.target import Target
+from rehearsal import verb_engine as rehearse
 from rehearsal.account import Account, Fault
 from tests.operations.small import LOGS, PROGRAM, needs_cli
 

@@ -23,12 +23,12 @@ from operations.deployment import deploy, engines, leftovers
 from operations.deployment.deploy import Report
 from operations.deployment.errors import DEPLOYMENTS
 from operations.deployment.leftovers import Audit
-from operations.deployment.rehearse import EmbeddedEngine, rehearsed
 from operations.engine.pulumi_cli import Cause, CommandRun
 from operations.failures import Exit, Failure, advice, explain
 from operations.project.loading import load_project
 from operations.project.stack_file import ProjectError
 from operations.target import Target
+from rehearsal.verb_engine import EmbeddedEngine, rehearsed
 from tests.operations.aws import run
 from tests.operations.small import LOGS, Planning, needs_cli
 from tests.support import ROOT
@@ -267,7 +267,8 @@ def test_the_real_cli_deploys_the_default_stack_and_scales_it_without_touching_t
 @pytest.mark.slow
 def test_ctrl_c_during_a_rehearsal_ends_with_130() -> None:
     program = (
-        "import os, signal, sys\nfrom operations.deployment import live\nfrom operations.cli import main\n"
+        "import os, signal, sys, hyperpod\nhyperpod.join()\n"
+        "from operations.deployment import live\nfrom operations.cli import main\n"
         "seen = live.Progress.event\n"
         "def event(self, happened):\n"
         "    seen(self, happened)\n"

@@ -13,11 +13,12 @@ from pulumi import automation
 
 from operations import target
 from operations.commands import deploy as deploy_verbs
-from operations.deployment import deploy, engines, rehearse
+from operations.deployment import deploy, engines
 from operations.deployment.engines import Engine
 from operations.engine.state import HYPERPOD_CLUSTER
 from operations.failures import Exit
 from operations.target import Target
+from rehearsal import verb_engine as rehearse
 from rehearsal.account import Account
 from tests.operations.aws import run
 from tests.operations.small import needs_cli

@@ -11,7 +11,7 @@ import pytest
 from operations import target
 from operations.commands import changes as change_verbs
 from operations.commands import deploy as deploy_verbs
-from operations.deployment import deploy, leftovers, rehearse
+from operations.deployment import deploy, leftovers
 from operations.deployment.deploy import Report, require_kept
 from operations.deployment.engines import Engine
 from operations.engine.data_resources import PRECIOUS
@@ -19,6 +19,7 @@ from operations.engine.pulumi_cli import CommandRun
 from operations.failures import Exit, Failure
 from operations.target import Target
 from operations.terminal import console
+from rehearsal import verb_engine as rehearse
 from rehearsal.account import Account
 from rehearsal.account.kinds import KINDS
 from tests.operations.aws import StubbedAws, run, stack

@@ -13,10 +13,10 @@ import pytest
 from operations import target
 from operations.commands.deploy_report import by_component
 from operations.deployment import deploy
-from operations.deployment.rehearse import rehearsed
 from operations.engine.inputs import changed
 from operations.engine.pulumi_cli import CommandRun, _note_change
 from operations.target import Target
+from rehearsal.verb_engine import rehearsed
 from tests.operations.aws import run
 from tests.operations.small import PROGRAM
 

@@ -12,9 +12,9 @@ import pytest
 from operations import target as targets
 from operations.cluster import scale
 from operations.deployment import deploy
-from operations.deployment.rehearse import EmbeddedEngine
 from operations.failures import Exit, Failure
 from operations.target import Target
+from rehearsal.verb_engine import EmbeddedEngine
 from tests.operations.aws import StubbedAws, run, stack
 from tests.support import ROOT
 

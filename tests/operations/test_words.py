@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 import hyperpod
+import operations
 from operations import cli
 from operations.aws import Aws
 from operations.failures import Exit, bad_input
@@ -167,11 +168,10 @@ def test_the_command_works_on_the_project_of_the_current_folder(tmp_path: Path) 
     (tmp_path / "Pulumi.yaml").touch()
     for folder in ("docs", "operations"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "operations" / "__init__.py").touch()
-    (tmp_path / "operations" / "cli.py").write_text("def main() -> int:\n    print('this one')\n    return 7\n")
-    ran = subprocess.run(
-        [sys.executable, ROOT / "hyperpod.py"], cwd=tmp_path / "docs", capture_output=True, text=True, check=False
-    )
+    (tmp_path / "operations" / "cli.py").write_text("print('this one')\nraise SystemExit(7)\n")
+    (tmp_path / "hyperpod.py").write_text("from operations import cli\n")
+    command = [sys.executable, "-c", "import hyperpod; hyperpod.main()"]
+    ran = subprocess.run(command, cwd=tmp_path / "docs", capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (7, "this one\n")
 
 
@@ -196,7 +196,7 @@ def test_who_has_no_credentials_yet_gets_policies_by_the_accounts_number(
 
 def test_its_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--version")
-    assert (code, out) == (0, f"hyperpod {hyperpod.VERSION}\n")
+    assert (code, out) == (0, f"hyperpod {operations.VERSION}\n")
 
 
 def test_ctrl_c_before_anything_is_loaded_is_no_traceback(
@@ -207,7 +207,7 @@ def test_ctrl_c_before_anything_is_loaded_is_no_traceback(
             raise KeyboardInterrupt
 
     monkeypatch.setitem(sys.modules, "operations.cli", Interrupted("operations.cli"))
-    assert hyperpod.main() == Exit.CANCELLED
+    assert hyperpod.run() == Exit.CANCELLED
     assert capsys.readouterr().err == "Cancelled.\n"
 
 
@@ -219,25 +219,23 @@ def test_a_disk_without_room_for_a_temporary_file_is_no_traceback(
             raise FileNotFoundError(2, "No usable temporary directory found")
 
     monkeypatch.setitem(sys.modules, "operations.cli", Full("operations.cli"))
-    assert hyperpod.main() == Exit.FAILED
+    assert hyperpod.run() == Exit.FAILED
     assert capsys.readouterr().err.startswith("No usable temporary directory found\nNext: free space on the disk")
 
 
-@pytest.mark.parametrize(("module", "imported"), [("operations", "operations.cli"), ("rehearsal", "rehearsal.cli")])
 @pytest.mark.parametrize(
     ("raised", "code"), [(KeyboardInterrupt(), Exit.CANCELLED), (ModuleNotFoundError(name="typer"), Exit.CANNOT_KNOW)]
 )
 def test_a_module_that_cannot_be_loaded_ends_as_the_command_does(
-    module: str, imported: str, raised: BaseException, code: Exit,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    raised: BaseException, code: Exit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Broken(ModuleType):
         def __getattr__(self, name: str) -> object:
             raise raised
 
-    monkeypatch.setitem(sys.modules, imported, Broken(imported))
+    monkeypatch.setitem(sys.modules, "operations.cli", Broken("operations.cli"))
     with pytest.raises(SystemExit) as ended:
-        runpy.run_module(module, run_name="__main__")
+        runpy.run_module("operations", run_name="__main__")
     assert ended.value.code == code
     said = capsys.readouterr().err
     assert said == "Cancelled.\n" if code == Exit.CANCELLED else said.startswith("typer is missing in ")

@@ -17,7 +17,7 @@ from rehearsal.account.authorization import actions
 from rehearsal.account.matching import overlaps
 from rehearsal.account.policies import _POLICIES, listed
 from tests.golden.stacks import GOLDEN, deployed
-from tests.operations.test_policy import written
+from tests.rehearsal.test_iam_documents import written
 
 ROLE = "arn:aws:iam::123456789012:role/its"
 # An issue, the action it is about, and why it is none.

@@ -15,7 +15,7 @@ from rehearsal.account import Account
 from rehearsal.account.grants import granted
 from rehearsal.engines.deployment import Deployment, up
 from tests.golden.stacks import deployed
-from tests.operations.test_policy import written
+from tests.rehearsal.test_iam_documents import written
 from tests.rehearsal.test_principals import FULL_ACCESS, HERE, ROLES, bucket_statements, managed, statements
 from tests.support import few_files, of_type, one, project
 

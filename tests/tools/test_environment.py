@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -17,13 +18,17 @@ import pytest
 
 from operations import cli
 from rehearsal import cli as rehearsal_cli
+from tests.rows import each
 from tests.support import ROOT
 from tools import environment
 from tools.supply.locks import entries
 
-# Folders of code that people run, and modules that are theirs.
-PRODUCT = ("components", "operations", "rehearsal")
-OWN = {*PRODUCT, "hyperpod", "hyperpod_node", "hyperpod_commands", "training"}
+# The code that people run, by the locked file with the packages that it may import, and modules that are theirs.
+PRODUCTS = {
+    "requirements.txt": ("components", "operations", "hyperpod.py", "__main__.py"),
+    "rehearsal/requirements.txt": ("rehearsal",),
+}
+OWN = {"components", "operations", "rehearsal", "hyperpod", "hyperpod_node", "hyperpod_commands", "training"}
 # What only a simulated node's own Python imports: `make node-packages` installs it.
 ON_NODES = ("rehearsal/nodes/stubs/",)
 # What verbs answer without an account, beside their help: exit code 0, or 3 where the answer needs credentials.
@@ -32,37 +37,57 @@ WITHOUT_ACCOUNT = {
     "types --accelerator gpu": 0,
     "cost dev": 0,
     "explain workers": 0,
-    "policy dev --account 123456789012": 0,
-    "policy eks-gpu --account 123456789012 --json": 0,
     "assumptions": 0,
     "job print eks-gpu nanogpt": 0,
-    "init mine --accelerator gpu --instance-type ml.g5.16xlarge --nodes 2": 0,
-    "deploy dev --rehearse --yes": 0,
-    "preview dev --rehearse": 0,
-    "destroy eks-gpu --rehearse --yes": 0,
-    "rehearse dev --report report.html": 0,
-    "rehearse slurm-gpu --then hyperpod:size=large": 0,
-    "rehearse drill dev --only capacity": 0,
-    "rehearse nodes dev --if-possible": 0,
-    "rehearse eks eks-gpu --if-possible": 0,
+    "init mine --accelerator gpu --instance-type ml.g5.16xlarge --nodes 2 --dry-run": 0,
     "quotas dev": 3,
     "status dev": 3,
 }
+# What the rehearsal's packages are for.
+WITH_REHEARSAL = (
+    "policy dev --account 123456789012",
+    "deploy dev --rehearse --yes",
+    "rehearse dev --report report.html",
+    "policy eks-gpu --account 123456789012 --json",
+    "preview dev --rehearse",
+    "destroy eks-gpu --rehearse --yes",
+    "rehearse slurm-gpu --then hyperpod:size=large",
+    "rehearse drill dev --only capacity",
+    "rehearse nodes dev --if-possible",
+    "rehearse eks eks-gpu --if-possible",
+)
+# Runs verbs, each an argument, where the modules that the first argument names are not installed.
+ISOLATED = """
+import json, sys
+from importlib.machinery import PathFinder
+absent = set(json.loads(sys.argv[1]))
+class Finder(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in absent else super().find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
+import hyperpod
+hyperpod.join()
+from operations.cli import main
+for line in sys.argv[2:]:
+    print(f"\\n{main(line.split())} {line}", flush=True)
+"""
 
 
 def locked(name: str) -> set[str]:
     return {entry.partition("==")[0] for entry in entries(ROOT / name)}
 
 
-def product_files() -> Iterator[str]:
-    tracked = subprocess.check_output(["git", "ls-files", *PRODUCT, "hyperpod.py", "__main__.py"], cwd=ROOT, text=True)
-    return (name for name in tracked.split() if name.endswith(".py") and not name.startswith(ON_NODES))
+def files_of(folders: Sequence[str]) -> list[str]:
+    tracked = subprocess.check_output(["git", "ls-files", *folders], cwd=ROOT, text=True)
+    return [name for name in tracked.split() if name.endswith(".py") and not name.startswith(ON_NODES)]
 
 
-def test_what_the_program_and_its_verbs_import_is_what_people_install() -> None:
-    files = list(product_files())
-    assert len(files) > 200
-    found, wanted = packages_distributions(), locked("requirements.txt")
+@each((file, folders) for file, folders in PRODUCTS.items())
+def test_what_a_product_imports_is_what_people_install_for_it(file: str, folders: Sequence[str]) -> None:
+    files = files_of(folders)
+    assert len(files) > 100
+    found, wanted = packages_distributions(), locked(file)
     missing: dict[str, str] = {}
     for name in files:
         text = (ROOT / name).read_text()
@@ -72,7 +97,33 @@ def test_what_the_program_and_its_verbs_import_is_what_people_install() -> None:
             names = {one.lower().replace("_", "-") for one in found.get(module, ())}
             if not names & wanted:
                 missing[name] = module
-    assert not missing, "add their packages to requirements.in"
+    assert not missing, f"add their packages to {file.replace('.txt', '.in')}"
+
+
+def without_account(home: Path, path: str = "/usr/bin:/bin") -> dict[str, str]:
+    """The environment of somebody without credentials."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON", "VIRTUAL_ENV"))}
+    return kept | {"AWS_EC2_METADATA_DISABLED": "true", "HOME": str(home), "PATH": path}
+
+
+@pytest.mark.slow
+def test_verbs_that_need_no_rehearsal_run_without_its_packages(tmp_path: Path) -> None:
+    own = locked("rehearsal/requirements.txt") - locked("requirements.txt")
+    absent = [
+        module
+        for module, packages in packages_distributions().items()
+        if {one.lower().replace("_", "-") for one in packages} <= own
+    ]
+    assert {"moto", "cfnlint", "policy_sentry"} <= {*absent}
+    helped = [f"{command.name} --help" for command in cli.app.registered_commands]
+    expected = WITHOUT_ACCOUNT | dict.fromkeys(helped, 0) | dict.fromkeys(WITH_REHEARSAL[:3], 3)
+    done = subprocess.run(
+        [sys.executable, "-c", ISOLATED, json.dumps(absent), *expected],
+        cwd=ROOT, env=without_account(tmp_path), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    codes = {line: int(code) for code, line in re.findall(r"^(\d+) (.*)$", done.stdout, re.MULTILINE)}
+    assert {line: codes.get(line) for line in expected} == expected, done.stderr
+    assert done.stderr.count("is missing in") == done.stderr.count("pip install -r rehearsal/requirements.txt") == 3
 
 
 def test_the_locked_packages_are_for_the_oldest_python_that_the_project_takes() -> None:
@@ -85,7 +136,9 @@ def test_the_locked_packages_are_for_the_oldest_python_that_the_project_takes() 
 
 
 def test_people_install_no_tools_of_tests_and_of_the_site() -> None:
-    ours = locked("requirements.txt")
+    ours = locked("rehearsal/requirements.txt")
+    assert not locked("requirements.txt") & {"moto", "cfn-lint", "policy-sentry", "kubernetes-validate", "docker"}
+    assert locked("requirements.txt") < ours
     assert not ours & {"pytest", "hypothesis", "mypy", "ruff", "uv", "zensical", "checkov"}
     assert ours < locked("requirements-dev.txt")
     assert locked("requirements-docs.txt") < locked("requirements-dev.txt")
@@ -187,28 +240,33 @@ def test_what_docs_operations_offers_to_install_runs_every_verb(tmp_path: Path) 
     if "error sending request" in installed.stderr or "Failed to fetch" in installed.stderr:
         pytest.skip(f"the package registry is out of reach: {installed.stderr.strip().splitlines()[-1]}")
     assert installed.returncode == 0, installed.stderr
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON", "VIRTUAL_ENV"))
-    } | {"AWS_EC2_METADATA_DISABLED": "true", "HOME": str(tmp_path), "PATH": f"{folder}/bin:/usr/bin:/bin"}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = without_account(tmp_path, f"{folder}/bin:/usr/bin:/bin")
         return subprocess.run(
             words, cwd=project, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
         )
 
-    helped = "from operations import cli; import sys; sys.exit(max(cli.main(one.split()) for one in sys.argv[1:]))"
+    def wrong(expected: Mapping[str, int]) -> dict[str, str]:
+        ended = {command: run("hyperpod", *command.split()) for command in expected}
+        return {
+            command: f"{done.returncode}: {done.stdout[-500:]}{done.stderr[-1500:]}"
+            for command, done in ended.items()
+            if done.returncode != expected[command] or "Traceback" in done.stderr
+        }
+
+    helped = (
+        "import hyperpod, sys; hyperpod.join(); from operations.cli import main; "
+        "sys.exit(max(main(one.split()) for one in sys.argv[1:]))"
+    )
     verbs = [str(command.name) for command in cli.app.registered_commands]
     verbs += ["job", "rehearse", *(f"rehearse {command.name}" for command in rehearsal_cli.app.registered_commands)]
     shown = run(str(folder / "bin/python"), "-c", helped, *(f"{verb} --help" for verb in verbs))
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("Usage: hyperpod") == len(verbs)
-    ended = {command: run("hyperpod", *command.split()) for command in WITHOUT_ACCOUNT}
-    wrong = {
-        command: f"{done.returncode}: {done.stdout[-500:]}{done.stderr[-1500:]}"
-        for command, done in ended.items()
-        if done.returncode != WITHOUT_ACCOUNT[command] or "Traceback" in done.stderr or "is missing in" in done.stderr
-    }
-    assert not wrong
+    assert not wrong(WITHOUT_ACCOUNT | dict.fromkeys(WITH_REHEARSAL[:1], 3))
+    subprocess.run([*uv, ".[rehearsal]"], cwd=project, check=True)
+    assert not wrong(dict.fromkeys(WITH_REHEARSAL, 0))
 
 
 def test_each_locked_file_has_only_what_the_files_that_it_names_have_not() -> None:

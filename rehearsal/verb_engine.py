@@ -13,11 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from operations.deployment.engines import Engine, HalfMade, PulumiEngine, half_made
+from operations.engine.inputs import changed
+from operations.engine.pulumi_cli import Cause, Command, CommandRun, OnEvent
+from operations.engine.state import SECRET
 from operations.target import Target
-
-from ..engine.inputs import changed
-from ..engine.pulumi_cli import Cause, Command, CommandRun, OnEvent
-from ..engine.state import SECRET
 
 if TYPE_CHECKING:
     from rehearsal.account import Account

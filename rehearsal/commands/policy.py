@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 from botocore.exceptions import ClientError
 
-from .. import target
-from ..deployment import policy
-from ..failures import NO_CREDENTIALS, bad_input, cannot_know
-from ..terminal import console
+from operations import target
+from operations.failures import NO_CREDENTIALS, bad_input, cannot_know
+from operations.terminal import console
+
+from ..policy import iam_documents as policy
 
 
 def policy_command(

@@ -12,7 +12,6 @@ from components.common.names import Names, for_stack
 from components.config import parse
 from operations.aws import Aws
 from operations.cluster.sessions import NON_INTERACTIVE, SSH
-from operations.deployment.policy import POLICY_LIMIT, Policies, permissions, policies, questions, size
 from operations.failures import Exit
 from rehearsal.account import ACCOUNT_ID, Account, Caller
 from rehearsal.account.authorization import actions
@@ -21,6 +20,7 @@ from rehearsal.account.policies import policy_faults
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.protocol import _ANSWERS
 from rehearsal.existing import prepare
+from rehearsal.policy.iam_documents import POLICY_LIMIT, Policies, permissions, policies, questions, size
 from tests.golden.stacks import BOUNDARY, GOLDEN, deployed, on_the_day
 from tests.operations.aws import CLUSTER_ID, StubbedAws, cluster, run, run_json
 from tests.operations.test_types import ROWS

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from components.catalogue import rows
 from components.catalogue.rows import Words
 from components.common.names import CLUSTER_ID_TAG, Names, for_stack
+from operations.engine.state import ResourceState, State
+from operations.failures import Failure
 from operations.target import Target
 
-from ..engine.state import ResourceState, State
-from ..failures import Failure
-from .places import Condition, Place, Places, fitting
+from .iam_arns import Condition, Place, Places, fitting
 
 if TYPE_CHECKING:
     from rehearsal.account.authorization import Action

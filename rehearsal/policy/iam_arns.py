@@ -17,8 +17,7 @@ from components.common.names import CLUSTER_ID_TAG, Names
 from components.security.sessions import SESSION
 from operations.cluster.sessions import NON_INTERACTIVE, SSH
 from operations.deployment.leftovers import GUARDDUTY_TAG
-
-from ..engine.state import HYPERPOD_CLUSTER, ResourceState, State, tags_of, texts
+from operations.engine.state import HYPERPOD_CLUSTER, ResourceState, State, tags_of, texts
 
 if TYPE_CHECKING:
     from rehearsal.account.authorization import ResourceType

@@ -1,0 +1,1 @@
+"""IAM policies for the people that deploy and operate a stack: `hyperpod policy`."""
