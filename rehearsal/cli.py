@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from operations.failures import bad_input
 from operations.project import stack_names
-from operations.terminal.command_line import complain, new_app
-from operations.terminal.command_line import run as run_words
-from operations.terminal.ending import run_to_its_end
-from operations.terminal.output_options import MANNER
+from operations.terminal.command_line import new_app
 
 from .commands import CANNOT_RUN, ROOT, deployment, drill, eks, nodes
 
@@ -33,16 +29,6 @@ def _introduction() -> None:
       hyperpod rehearse eks eks-gpu      its objects, in a real Kubernetes API
       hyperpod rehearse drill dev        what happens when something breaks
     """
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns the exit code; a failure is one message, never a traceback."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-
-    def work() -> int:
-        return run_words(app, arranged(MANNER.take(words)), "hyperpod rehearse", stack_names(ROOT))
-
-    return run_to_its_end(work, complain, lambda: "STACK")
 
 
 def arranged(words: Sequence[str]) -> list[str]:

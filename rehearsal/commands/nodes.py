@@ -13,7 +13,7 @@ from operations.terminal.interrupts import interruptible
 from ..files import check_files, console_beside, progress_beside, write
 from ..nodes.slurm_packages import DEFAULT as DEFAULT_SLURM
 from ..nodes.slurm_packages import ReleaseName
-from . import Json, Report, Set, Stack, Write, announce, end, load, note, result_file
+from . import Json, Set, Stack, Write, announce, end, load, note, result_file
 
 
 def nodes_command(
@@ -25,7 +25,6 @@ def nodes_command(
     slurm: Annotated[
         ReleaseName, typer.Option(help="Which release of Slurm: HyperPod's, or the next one.")
     ] = DEFAULT_SLURM,
-    report: Report = None,
     as_json: Json = False,
     result: Write = None,
     if_possible: Annotated[
@@ -45,12 +44,12 @@ def nodes_command(
 
     \b
       hyperpod rehearse nodes dev
-      hyperpod rehearse nodes slurm-gpu --workers 4 --report report.html
+      hyperpod rehearse nodes slurm-gpu --workers 4
     """
     from ..nodes import requirements
 
     result = result_file(as_json, result)
-    check_files(report, result)
+    check_files(None, result)
     console, meanwhile = console_beside(result), progress_beside(result)
     project, chosen = load(stack, config)
     if if_possible and chosen.settings.orchestrator != "slurm":
@@ -66,7 +65,6 @@ def nodes_command(
     from ..nodes.cluster import Options
     from ..nodes.outcome import Outcome
     from ..nodes.rehearse import run
-    from ..nodes.report import write_report
     from ..nodes.show import ending
 
     outcome, began = Outcome(stack=stack), time.monotonic()
@@ -74,7 +72,4 @@ def nodes_command(
         run(project, chosen, outcome, meanwhile, Options(workers=workers, slurm=slurm, continuous=True), keep=keep)
     console.print(ending(outcome, time.monotonic() - began), soft_wrap=not console.is_terminal)
     write(outcome.as_json(), result)
-    if report:
-        write_report(outcome.as_json(), report)
-        console.print(f"Report: {report}", soft_wrap=True)
     end(outcome)

@@ -1,4 +1,4 @@
-"""The rehearsal's result as one HTML page: the verdict, cost and quotas, a timeline, what changes did, the components.
+"""The rehearsal's result as one HTML page: the verdict, cost and quotas, a timeline, what changes did.
 
 This module says what the page shows, and ``report.html.j2`` draws it. The page needs no network and works without
 scripts, so it can be attached to a change request, archived or printed.
@@ -14,7 +14,6 @@ from typing import Any
 from components.catalogue.prices import HOURS_PER_MONTH
 from components.common.names import readable
 
-from .graph import graph
 from .page import write_page
 from .resources import TOP_LEVEL, Node, critical_nodes, read
 from .timeline import axis, timeline
@@ -70,7 +69,6 @@ def _page(result: Mapping[str, Any]) -> dict[str, Any]:
         "axis": on,
         "timeline": timeline(groups, on),
         "any_failed": any(node.failed for node in nodes),
-        "graph": graph(nodes, groups, critical),
         "cost": _cost(result.get("cost") or {}),
         "quotas": quotas[:_FIRST_QUOTAS],
         "more_quotas": quotas[_FIRST_QUOTAS:],

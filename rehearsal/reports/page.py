@@ -1,4 +1,4 @@
-"""One self-contained HTML page from a template: no network, one style for every page of the rehearsal."""
+"""One self-contained HTML page from a template, which needs no network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from operations.files import write
 
 _REHEARSAL = Path(__file__).parent.parent
 # What a row's kind is where colours are not seen.
-_MARKS = {"critical": "◆ ", "failed": "✗ ", "degraded": "⚠ "}
+_MARKS = {"critical": "◆ ", "failed": "✗ "}
 _SEPARATORS = re.compile(r"(?<=[/_.])(?=\w)")
 
 

@@ -49,13 +49,6 @@
     });
   }
 
-  const about = document.querySelector(".about");
-  for (const box of document.querySelectorAll(".box")) {
-    const tell = () => (about.textContent = box.getAttribute("aria-label"));
-    box.addEventListener("pointerenter", tell);
-    box.addEventListener("focus", tell);
-  }
-
   // Paper has no clicks: what is folded in the text is printed open.
   const closed = () => [...document.querySelectorAll("details:not([open])")];
   let opened = [];

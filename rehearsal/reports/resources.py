@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
-from itertools import pairwise
 from typing import Any
 
 from operations.engine.state import PROVIDER_PREFIX
@@ -126,13 +125,3 @@ def critical_nodes(nodes: Sequence[Node], path: Iterable[str]) -> list[Node]:
             chosen.critical = True
             found.append(chosen)
     return found[::-1]
-
-
-def reduced(nodes: Sequence[Node], critical: Sequence[Node]) -> list[tuple[int, int]]:
-    """The dependencies that no other dependency implies, and all along the critical path."""
-    kept = {(before.id, after.id) for before, after in pairwise(critical)}
-    edges = []
-    for node in nodes:
-        implied = set().union(*(nodes[dep].ancestors for dep in node.deps))
-        edges += [(dep, node.id) for dep in sorted(node.deps) if dep not in implied or (dep, node.id) in kept]
-    return edges

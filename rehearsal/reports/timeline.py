@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .resources import Group, Node
@@ -20,7 +20,7 @@ _LABEL = 14
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar, in percent of the axis. ``kind``: whole, task, critical, failed, degraded."""
+    """A bar, in percent of the axis. ``kind``: whole, task, critical, failed."""
 
     left: float
     width: float
@@ -60,13 +60,13 @@ class Axis:
         return Bar(round(left, 2), round(100 * finish / self.span - left, 2), kind)
 
 
-def axis(span: float, label: Callable[[float], str] = clock, steps: Sequence[float] = STEPS) -> Axis:
-    """An axis from 0 to so many seconds, whose end has a label; ``steps`` are what may lie between two labels."""
+def axis(span: float) -> Axis:
+    """An axis from 0 to so many seconds, whose end has a label."""
     span = span or 1.0
-    step = next((step for step in steps if span / step <= MOST_TICKS), steps[-1])
+    step = next((step for step in STEPS if span / step <= MOST_TICKS), STEPS[-1])
     at = [number * step for number in range(int(span / step) + 1)]
-    ticks = [(round(100 * each / span, 2), label(each)) for each in at]
-    return Axis(span, (*(tick for tick in ticks if tick[0] <= 100 - _LABEL), (100.0, label(span))))
+    ticks = [(round(100 * each / span, 2), clock(each)) for each in at]
+    return Axis(span, (*(tick for tick in ticks if tick[0] <= 100 - _LABEL), (100.0, clock(span))))
 
 
 def timeline(groups: Iterable[Group], on: Axis) -> list[Row]:

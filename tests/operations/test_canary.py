@@ -23,11 +23,11 @@ from operations.cli import main as operate
 from operations.engine.state import State, texts
 from operations.failures import Exit
 from rehearsal.account import Account
-from rehearsal.cli import main as rehearse
 from rehearsal.engines import eks_component
 from rehearsal.engines.deployment import destroy, refresh, up
 from tests.golden.stacks import deployed
 from tests.operations.aws import run
+from tests.rehearsal.command import main as rehearse
 from tests.support import ROOT, few_files, project
 
 CANARY = "canary-7f3e91"

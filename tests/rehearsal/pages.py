@@ -58,11 +58,6 @@ class Page(HTMLParser):
         """The timeline's rows: components at level 1, what is in them at level 2."""
         return self.all("tr", f"level-{level}")
 
-    @property
-    def boxes(self) -> dict[str, str]:
-        """What the graph says of every component, by its name."""
-        return dict(str(box["aria-label"]).split(": ", 1) for box in self.all("g", "box"))
-
 
 def name_of(row: dict[str, Any]) -> str:
     """The name in a row of the timeline."""
@@ -154,29 +149,3 @@ def change(**also: Any) -> dict[str, Any]:
         "seconds": 10.0,
     }
     return told | {"hourly_usd": -1.5, "lost": {"storage": "all files"}, "resources": made} | also
-
-
-def nodes_result() -> dict[str, Any]:
-    """A rehearsal of nodes."""
-    steps = [
-        {"name": "fsx", "seconds": 0.5, "result": "ok", "began": 0.1},
-        {"name": "slurm", "seconds": 1.0, "result": "failed", "began": 0.6},
-    ]
-    node = {"name": "workers-1", "role": "worker", "instance_type": "ml.p5.48xlarge", "transport": "efa-rdma"}
-    return {
-        "stack": "dev",
-        "passed": False,
-        "failure": "",
-        "nodes": [{**node, "boot_seconds": 2.0, "steps": steps}],
-        "all_idle_seconds": 2.0,
-        "checks": [{"name": "all idle", "passed": False, "detail": "not idle: <down>", "seconds": 0.1}],
-        "recovery": {
-            "resumed_after_seconds": 8.0,
-            "steps_lost": 3,
-            "noticed_seconds": 2.0,
-            "node_back_seconds": 4.0,
-            "lost_at_step": 43,
-            "checkpoint": 40,
-        },
-        "leftovers": [],
-    }

@@ -14,8 +14,8 @@ from operations.engine.state import State
 from operations.project.loading import Project
 from rehearsal.account import Account
 from rehearsal.changes import Change, Deployed, Step, apply_step, parse_steps, step_to
-from rehearsal.cli import main
 from rehearsal.engines.deployment import destroy, up
+from tests.rehearsal.command import main
 from tests.support import ROOT, config, few_files
 
 HEADER = "import pulumi\nimport pulumi_aws as aws\nfrom pulumi import ResourceOptions\n"

@@ -14,8 +14,8 @@ from operations.terminal.command_line import called
 from operations.terminal.interrupts import Interrupted
 from rehearsal.account.faults import NO_CAPACITY
 from rehearsal.checks import Findings
-from rehearsal.cli import main
 from rehearsal.commands import end
+from tests.rehearsal.command import main
 from tests.support import few_files
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from operations import files
 from operations.failures import Exit, Failure
-from rehearsal.cli import main
 from rehearsal.engines.real import RealRun
+from tests.rehearsal.command import main
 
 
 @pytest.fixture
@@ -105,7 +105,6 @@ def test_a_file_that_cannot_be_written_whole_is_not_left_and_is_named(
         (["--report", "nowhere/r.html"], "--report nowhere/r.html: there is no folder nowhere"),
         (["--write", "nowhere/r.json"], "--write nowhere/r.json: there is no folder nowhere"),
         (["drill", "--write", "nowhere/r.json"], "there is no folder nowhere"),
-        (["nodes", "--report", "nowhere/r.html"], "there is no folder nowhere"),
         (["eks", "--write", "nowhere/r.json"], "there is no folder nowhere"),
         (["--engine", "pulumi", "--keep-up"], "--keep-up and --report are for the embedded engine"),
         (["--engine", "pulumi", "--report", "r.html"], "--keep-up and --report are for the embedded engine"),

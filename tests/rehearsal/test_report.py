@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from components.estimates.cost import estimate
-from rehearsal.reports.graph import BOX_HEIGHT, NARROWEST_BOX
 from tests.rehearsal.pages import STACK, Render, change, failed, name_of, resource, sample, written
 from tests.support import config
 
@@ -92,15 +91,13 @@ def test_time_spent_waiting_for_nodes_is_shown_apart_from_the_cluster(render: Re
     assert "later" not in render(sample()).html.split("</header>")[0].split("<body>")[1]
 
 
-def test_the_critical_path_is_listed_and_marked_in_the_timeline_and_the_graph(render: Render) -> None:
+def test_the_critical_path_is_listed_and_marked_in_the_timeline(render: Render) -> None:
     page = render(sample())
     assert [name_of(row) for row in page.rows(2) if "◆" in row["text"]] == [
         "network-vpc",
         "network-subnet",
         "compute-cluster",
     ]
-    assert all("on the critical path" in said for said in page.boxes.values())
-    assert len(page.all("path", "critical")) == 1
     assert page.text("section", "path").endswith("network-vpc 0:12 network-subnet 0:04 compute-cluster 16:00")
 
 
@@ -113,31 +110,6 @@ def test_a_name_shared_by_types_is_critical_only_where_it_is_linked(render: Rend
         ["◆", "a", "ec2"],
         ["◆", "c", "ec2"],
     ]
-
-
-def test_a_component_says_what_it_waits_for(render: Render) -> None:
-    assert render(sample()).boxes == {
-        "network": "3 resources, from 0:00 to 0:16; waits for nothing; on the critical path",
-        "compute": "1 resource, from 0:16 to 16:16; waits for network; on the critical path",
-    }
-
-
-def test_waiting_for_a_component_or_through_a_provider_is_waiting_for_what_is_in_it(render: Render) -> None:
-    result = sample()
-    result["resources"][-1]["dependencies"] = ["network", "compute"]
-    assert "waits for network" in render(result).boxes["compute"]
-    result["resources"][-1]["dependencies"] = ["kubernetes"]
-    result["resources"].append(resource("kubernetes", "pulumi:providers:kubernetes", STACK, ("network-vpc",)))
-    assert "waits for network" in render(result).boxes["compute"]
-
-
-def test_what_others_imply_is_not_drawn(render: Render) -> None:
-    parts = [resource(f"part-{number}", "hyperpod:index:Part") for number in range(3)]
-    needs = {"a": (0, ()), "b": (0, ()), "c": (1, ("a",)), "d": (2, ("a", "c")), "e": (2, ("b",))}
-    made = [resource(name, "aws:iam/role:Role", f"part-{part}", of) for name, (part, of) in needs.items()]
-    page = render({"resources": [*parts, *made]})
-    assert page.boxes["part-2"].endswith("waits for part-1"), "d implies it by c, and e by what d waits for"
-    assert len(page.all("path", "edge")) == 2
 
 
 def test_the_verdict_fits_on_two_lines(render: Render) -> None:
@@ -191,14 +163,13 @@ def test_a_failed_rehearsal_opens_with_the_verdict_the_first_cause_and_the_next_
     assert "ready in" not in page.html
 
 
-def test_what_failed_is_marked_in_the_timeline_and_in_the_graph(render: Render) -> None:
+def test_what_failed_is_marked_in_the_timeline(render: Render) -> None:
     page = render(failed())
     marked = {name_of(row): row for row in page.rows(2) if "✗" in row["text"]}
     assert marked.keys() == {"compute-cluster", "network-subnet"}
     assert "create failed" in marked["compute-cluster"]["text"]
     assert "delete failed" in marked["network-subnet"]["text"]
     assert not any("hidden" in row for row in page.rows(2)), "what failed is not folded"
-    assert all(said.endswith("; failed") for said in page.boxes.values())
     assert "✗" not in render(sample()).one("main")["text"]
 
 
@@ -334,32 +305,3 @@ def test_an_empty_result_makes_a_page(render: Render, result: dict[str, Any]) ->
     assert "No resources." in page.html
     assert "No quotas." in page.html
     assert "0 resources" in page.text("ul", "facts")
-
-
-@pytest.mark.parametrize("count", [30, 129])
-def test_no_two_boxes_overlap_and_edges_lead_downwards(render: Render, count: int) -> None:
-    resources = [resource(f"part-{index}", "hyperpod:index:Part") for index in range(count // 3)]
-    for index in range(count):
-        needs = (f"item-{index // 2}",) if index % 5 and index else ()
-        part = f"part-{index // 3}"
-        resources.append(resource(f"item-{index}", "aws:iam/role:Role", part, needs, start=index, finish=index + 1))
-    page = render({"resources": resources})
-    places = [tuple(map(float, re.findall(r"[\d.]+", box["transform"]))) for box in page.all("g", "box")]
-    assert len(places) == count // 3
-    for number, (x, y) in enumerate(places):
-        assert all(abs(x - left) >= NARROWEST_BOX or abs(y - top) >= BOX_HEIGHT for left, top in places[:number])
-    width = float(page.all("svg")[-1]["width"])
-    assert max(x for x, _ in places) + NARROWEST_BOX <= width
-    ends = [[float(number) for number in re.findall(r"[\d.]+", path["d"])] for path in page.all("path", "edge")]
-    assert ends
-    assert all(numbers[1] < numbers[-1] for numbers in ends)
-
-
-def test_components_that_wait_for_each_others_parts_are_drawn(render: Render) -> None:
-    result = sample()
-    result["resources"].append(
-        resource("network-rule", "aws:sns/topic:Topic", "network", ("compute-cluster",), start=976, finish=980)
-    )
-    boxes = render(result).boxes
-    assert "waits for compute" in boxes["network"]
-    assert "waits for network" in boxes["compute"]

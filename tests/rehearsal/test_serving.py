@@ -25,11 +25,11 @@ from operations.engine.state import HYPERPOD_CLUSTER
 from operations.failures import Exit
 from rehearsal.account import Account, Refused
 from rehearsal.account.provisioning import note
-from rehearsal.cli import main
 from rehearsal.engines.real import place
 from rehearsal.served.api import Api, serving
 from rehearsal.served.serving import write_environment
 from tests.golden.stacks import account_of
+from tests.rehearsal.command import main
 from tests.support import ROOT, config, project
 
 KEY = "AKIAKNOWN"

@@ -11,8 +11,8 @@ from rich.console import Console
 from operations.engine.events import Event
 from operations.engine.state import ResourceState
 from rehearsal.changes import Change
-from rehearsal.cli import main
 from rehearsal.reports.terminal import Progress, changed
+from tests.rehearsal.command import main
 from tests.support import few_files
 
 

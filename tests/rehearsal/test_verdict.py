@@ -12,11 +12,11 @@ import pytest
 
 from components.config import parse
 from operations.terminal.command_line import called
-from rehearsal.cli import main
 from rehearsal.commands import deployment
 from rehearsal.nodes import requirements
 from rehearsal.outcome import Outcome
 from rehearsal.reports.verdict import verdict
+from tests.rehearsal.command import main
 from tests.support import ROOT, project
 
 

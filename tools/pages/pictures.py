@@ -53,7 +53,6 @@ def _renew(folder: Path) -> int:
     _shoot([*browser, _DARK], pages["failed"], "report-failed-dark", 1280, 800)
     _shoot(browser, pages["changed"], "report-changes", 1280, 1150)
     _shoot(browser, _framed(folder, "failed"), "report-phone", 390, 844)
-    _shoot_graph(browser, opened)
     _shoot_paper(browser, pages["good"], folder)
     print("\n".join(found) or "axe-core finds nothing, in light and in dark.")
     return Exit.FAILED if found else Exit.GOOD
@@ -92,14 +91,6 @@ def _shoot(browser: list[str], page: Path, name: str, width: int, height: int) -
     )
     with Image.open(raw) as picture:
         _keep(picture.crop((0, 0, width, height)), name)
-
-
-def _shoot_graph(browser: list[str], opened: Path) -> None:
-    """The components alone, of a page whose parts are all open."""
-    alone = opened.with_name("graph.html")
-    style = "<style>main > :not(.graph) { display: none }</style></head>"
-    alone.write_text(opened.read_text().replace("</head>", style))
-    _shoot(browser, alone, "report-components", 1280, 860)
 
 
 def _shoot_paper(browser: list[str], page: Path, folder: Path) -> None:

@@ -15,10 +15,10 @@ from operations.engine.durations import clock
 from operations.failures.advice import matching
 from rehearsal.account import Account, Refused
 from rehearsal.checks import CheckFailed
-from rehearsal.cli import main
 from rehearsal.drills import run
 from rehearsal.drills.deployer import Deployer, Ground
 from rehearsal.drills.model import Drill, Finding
+from tests.rehearsal.command import main
 from tests.support import ROOT, config, few_files, project
 
 IN_ACCOUNT = {drill.name: drill for drill in run.IN_ACCOUNT}

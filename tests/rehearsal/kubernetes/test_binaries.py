@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from rehearsal import patience
-from rehearsal.cli import main
 from rehearsal.kubernetes import binaries
+from tests.rehearsal.command import main
 
 
 def _program(folder: Path, name: str) -> Path:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.cli import main
 from rehearsal.nodes import requirements
 from rehearsal.nodes.checks import all_idle, hostname_everywhere, job_environment, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.growth import until
 from rehearsal.nodes.stack import Stack
+from tests.rehearsal.command import main
 
 NEXT = "26.05"
 

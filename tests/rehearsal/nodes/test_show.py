@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console, RenderableType
 
 from rehearsal.checks import Check
-from rehearsal.cli import main
 from rehearsal.nodes.checks import scripts_succeeded
 from rehearsal.nodes.outcome import Node, Outcome
 from rehearsal.nodes.recovery import Recovery
 from rehearsal.nodes.rehearse import _performer
 from rehearsal.nodes.show import Progress, timeline
+from tests.rehearsal.command import main
 
 
 def node(name: str, seconds: float, began: float, took: float) -> Node:

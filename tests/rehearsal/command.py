@@ -1,0 +1,15 @@
+"""``hyperpod rehearse`` in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import hyperpod
+from operations import cli
+
+hyperpod.join()
+
+
+def main(words: Sequence[str]) -> int:
+    """Run it with these words. Returns the exit code."""
+    return cli.main(["rehearse", *words])
