@@ -16,6 +16,7 @@ import pytest
 from botocore.exceptions import BotoCoreError
 from botocore.stub import Stubber
 
+import hyperpod
 from operations import target
 from operations.aws import Aws
 from operations.cli import main
@@ -26,6 +27,8 @@ from operations.target import Target
 from rehearsal.account.requests import action_of
 from rehearsal.policy.iam_documents import questions
 
+# The whole command line, with the rehearsal's verbs.
+hyperpod.join()
 ACCOUNT = "123456789012"
 CLUSTER_ID = "abcdef123456"
 _SESSION = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test")

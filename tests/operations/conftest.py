@@ -4,12 +4,8 @@ from pathlib import Path
 
 import pytest
 
-import hyperpod
 from tests.operations.aws import aws, kubernetes, on, plugin, refusing
 from tests.operations.small import project
-
-# The whole command line, with the rehearsal's verbs.
-hyperpod.join()
 
 __all__ = ["aws", "kubernetes", "on", "plugin", "project", "refusing"]
 
