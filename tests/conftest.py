@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 # Neither tests.support nor tests.widths: the process that only hands out the tests need not load what they look at.
 from tests.shared import SHARED
@@ -69,6 +71,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Import for a suite only the files that name its marker: all of them take each process 8 CPU seconds."""
     suite = config.option.markexpr.split(" ", 1)[0]
     return True if suite in SUITES and collection_path.suffix == ".py" and not names(collection_path, suite) else None
+
+
+class Grouped(LoadScopeScheduling):  # type: ignore[misc]
+    """Sends one process all tests of a file that has a group. xdist 3.8 itself does so up to pytest 9.1 only."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        return file if names(self.config.rootpath / file, "xdist_group") else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Grouped | None:
+    """Let ``--dist loadgroup`` do what it says."""
+    return Grouped(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
