@@ -16,6 +16,8 @@ if [[ -n ${CONTAINER_IMAGE-} ]]; then
   fi
   if [[ $CONTAINER_IMAGE == *.sqsh && -x /opt/hyperpod/bin/hyperpod-check-image ]]; then
     /opt/hyperpod/bin/hyperpod-check-image "$CONTAINER_IMAGE"
+  elif [[ $CONTAINER_IMAGE != *.sqsh ]]; then
+    echo "$CONTAINER_IMAGE is not checked for this node's driver and EFA, as a file is that hyperpod-import-image makes of it" >&2
   fi
   here=${HERE:-$SLURM_SUBMIT_DIR}
   # shellcheck disable=SC2034

@@ -72,6 +72,7 @@ def submit(tmp_path: Path, name: str, *arguments: str, hyperpod: bool = False, *
         check=False,
         timeout=20,
     )
+    (tmp_path / "told").write_text(done.stderr)
     assert done.returncode == int(environment.get("SRUN_CODE", "0")), done.stderr
     (call, rest) = (tmp_path / "calls").read_text().split("\0\0")
     assert not rest, "srun was called more than once"
@@ -126,6 +127,8 @@ def test_every_job_runs_in_a_container_that_has_its_files_and_otherwise_as_befor
         f"--container-mounts=/fsx:/fsx,{here}:{here},{mounts}",
     ]
     assert [word for word in call if not word.startswith("--container")] == bare
+    # Pyxis fetches it on each node, so no file is there before the job starts.
+    assert f"{image} is not checked for this node's driver and EFA" in (tmp_path / "told").read_text()
 
 
 def test_a_container_job_says_what_is_missing_before_it_starts_anything(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 from typing import List, Optional, Tuple
 
 from ..host.errors import StepError
+from ..metrics.node import lustre_efa_up
 from ..network import metadata_guard, pod_metadata_guard
 from ..storage import pod_disk, scratch
 from ..system import clock
@@ -81,12 +82,15 @@ def role(subject: Subject) -> Finding:
 
 
 def setup(subject: Subject) -> Optional[Finding]:
-    """On EKS: every lifecycle step did its work at the last boot (hyperpod-validate asks that on Slurm)."""
+    """On EKS: every lifecycle step did its work, and Lustre has kept EFA (on Slurm hyperpod-validate asks for both)."""
     if subject.mount:
         return None
     steps = load(subject.host, f"{subject.host.settings.log_folder}/summary.json").get("steps")
     if steps is None:
         return unknown("the lifecycle scripts have not ended")
     lacking = [step for step in steps if step["result"] not in ("ok", "skipped")]
-    said = "; ".join(f"{step['name']}: {', '.join(step['warnings']) or step['detail']}" for step in lacking)
-    return bad(said) if lacking else ok()
+    said = [f"{step['name']}: {', '.join(step['warnings']) or step['detail']}" for step in lacking]
+    wanted = subject.group.lustre_efa_interfaces if "lnet" in {step["name"] for step in steps} else 0
+    if wanted and not lacking and (up := lustre_efa_up(subject.host)) < wanted:
+        said.append(f"lnet: {up} of {wanted} EFA interfaces are up: TCP has the rest")
+    return bad("; ".join(said)) if said else ok()

@@ -71,11 +71,15 @@ def _lustre_efa(host: Host, expected: int) -> List[Family]:
     """Without them Lustre goes over TCP and says nothing (awsome-distributed-ai, pull request 1204)."""
     if not expected:
         return []
-    up = len(re.findall(r"^\S+@efa\d*\s+up\s", host.read(LNET) or "", re.MULTILINE))
     return [
         one("hyperpod_lustre_efa_interfaces_expected", "EFA interfaces that Lustre's client should use", expected),
-        one("hyperpod_lustre_efa_interfaces", "EFA interfaces that are up in LNet", up),
+        one("hyperpod_lustre_efa_interfaces", "EFA interfaces that are up in LNet", lustre_efa_up(host)),
     ]
+
+
+def lustre_efa_up(host: Host) -> int:
+    """EFA interfaces that Lustre's client has up."""
+    return len(re.findall(r"^\S+@efa\d*\s+up\s", host.read(LNET) or "", re.MULTILINE))
 
 
 def _states(host: Host, exporters: Mapping[str, str]) -> Sequence[Sample]:

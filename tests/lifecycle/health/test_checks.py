@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hyperpod_node.health.run import prometheus
 from hyperpod_node.host import kernel_queries
 from hyperpod_node.host.errors import StepError
 from hyperpod_node.host.host import Reply, Result
+from hyperpod_node.metrics.node import LNET
 
 from tests.dcgm import diagnosis
 from tests.lifecycle.health.rig import NO_LINK, gpus, put, subject, well
@@ -238,6 +240,21 @@ def test_a_shared_file_system_that_is_gone_or_does_not_answer_is_bad(
     assert system.lustre(on_eks) == Finding("ok", "0 mounts")
     put(host, "/proc/self/mounts", "fs@tcp:/x /var/lib/kubelet/pods/1/fsx lustre rw 0 0\n")
     assert system.lustre(on_eks) == Finding("bad", "/var/lib/kubelet/pods/1/fsx does not answer within 5 s")
+
+
+def test_a_client_of_eks_that_has_lost_efa_to_the_file_system_since_its_set_up_is_bad(host: FakeHost) -> None:
+    group = replace(host.node().identity.group, lustre_efa_interfaces=2)
+    done = {"name": "lnet", "result": "ok", "detail": "2 EFA interfaces", "warnings": []}
+    put(host, "/var/log/hyperpod/summary.json", json.dumps({"steps": [done]}))
+    up = "172.16.1.1@tcp up 1\n172.16.1.1@efa up 1\n"
+    put(host, LNET, f"{up}172.16.1.2@efa1 up 1\n")
+    assert system.setup(Subject(host, group)) == Finding("ok", "")
+    put(host, LNET, f"{up}172.16.1.2@efa1 down 1\n")
+    said = "lnet: 1 of 2 EFA interfaces are up: TCP has the rest"
+    assert system.setup(Subject(host, group)) == Finding("bad", said)
+    # A file system without EFA has no such step.
+    put(host, "/var/log/hyperpod/summary.json", json.dumps({"steps": []}))
+    assert system.setup(Subject(host, group)) == Finding("ok", "")
 
 
 def test_a_probe_that_hangs_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
