@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,8 @@ class Made(Mocks):
 def made(config: Config, program: Callable[[Context], object]) -> dict[str, dict[Any, Any]]:
     """The inputs of what a program makes with the context of a stack that is configured so."""
     account = Made()
+    # A test before this one may have ended the thread's loop.
+    asyncio.set_event_loop(asyncio.new_event_loop())
     set_mocks(account, project="hyperpod", stack="mocked")
     pulumi.runtime.test(lambda: program(config.context(ACCOUNT)) and None)()
     return account.inputs
