@@ -18,10 +18,7 @@ from ..schema.problems import Problem
 from ..security.checks import security_problems
 from ..slurm.checks import slurm_problems
 from ..storage.checks import file_system_problems
-from ..workers.checks import (
-    head_node_problems,
-    worker_problems,
-)
+from ..workers.checks import head_node_problems, worker_problems
 from ..workers.type_checks import type_problems
 from .model import Settings
 

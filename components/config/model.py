@@ -16,16 +16,7 @@ from ..network.keys import NetworkConfig
 from ..network.subnets import addresses_needed
 from ..observability.keys import Observability
 from ..people.keys import APPLIED, User
-from ..schema.fields import (
-    AT_BOOT,
-    IN_PLACE,
-    NONE_IF_EMPTY,
-    REFUSED,
-    BoundaryArn,
-    Change,
-    RoleArn,
-    SshPublicKey,
-)
+from ..schema.fields import AT_BOOT, IN_PLACE, NONE_IF_EMPTY, REFUSED, BoundaryArn, Change, RoleArn, SshPublicKey
 from ..security.keys import Security
 from ..slurm.keys import Slurm
 from ..storage.checks import file_servers

@@ -29,13 +29,13 @@ from ..workers.instance_groups import InstanceGroup
 from . import metrics_scraper
 from .access import EksAccess, EksAccessArgs
 from .addons import EksAddons, EksAddonsArgs
-from .directories import FileSystem
 from .helm import HyperPodChart, HyperPodChartArgs
 from .image_repository import ImageRepository, ImageRepositoryArgs
 from .keys import KubernetesKeys
 from .network_policies import opened, system_namespaces
 from .node_health import NodeHealth, NodeHealthArgs
-from .training import Training, TrainingArgs
+from .teams.directories import FileSystem
+from .teams.training import Training, TrainingArgs
 
 LOG_DAYS = 30
 # KMS, ScheduleKeyDeletion: 7 to 30 days. A key that is pending deletion costs nothing.

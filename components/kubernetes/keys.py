@@ -8,13 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, StrictInt
 
 from ..catalogue.kubernetes_versions import DEFAULT_VERSION
-from ..schema.fields import (
-    IN_PLACE,
-    Change,
-    Model,
-    Namespace,
-    RoleArn,
-)
+from ..schema.fields import IN_PLACE, Change, Model, Namespace, RoleArn
 from ..workers.keys import MEMBERS, ClusterKeys
 
 DEFAULT_AUTHENTICATION_MODE: Literal["API"] = "API"

@@ -6,17 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import StrictBool
 
-from ..schema.fields import (
-    AT_BOOT,
-    IN_PLACE,
-    NONE_IF_EMPTY,
-    REFUSED,
-    BucketName,
-    Change,
-    KmsKey,
-    Model,
-    WriterArn,
-)
+from ..schema.fields import AT_BOOT, IN_PLACE, NONE_IF_EMPTY, REFUSED, BucketName, Change, KmsKey, Model, WriterArn
 
 PodSecurity = Literal["baseline", "restricted"]
 

@@ -7,11 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool
 
 from ..accounting.keys import Accounting, SlurmAccount, SlurmQos
-from ..schema.fields import (
-    AT_BOOT,
-    Change,
-    Model,
-)
+from ..schema.fields import AT_BOOT, Change, Model
 
 _TRIED = Change("at boot", "in place, by `hyperpod slurm-config`, or by the next controller")
 _SET_UP = Change("refused", "refused: only new nodes would have it, and a controller is never new; make another stack")

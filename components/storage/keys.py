@@ -6,15 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
-from ..schema.fields import (
-    AT_BOOT,
-    IN_PLACE,
-    REFUSED,
-    BucketName,
-    Change,
-    FileSystemId,
-    Model,
-)
+from ..schema.fields import AT_BOOT, IN_PLACE, REFUSED, BucketName, Change, FileSystemId, Model
 
 
 class Fsx(Model):

@@ -1,8 +1,8 @@
 """``governance``: the cluster's policy for SageMaker's task governance: the priorities, and that teams share fairly.
 
-The teams' compute quotas are resources of the stack (``components/kubernetes/compute_quotas.py``). For the policy,
-AWS::SageMaker::ClusterSchedulerConfig, pulumi-aws-native has no type up to 1.84.0, the newest of November 2026. Each
-run brings the policy to what the program says; before a destroy it is removed.
+The teams' compute quotas are resources of the stack (``components/kubernetes/teams/compute_quotas.py``). For the
+policy, AWS::SageMaker::ClusterSchedulerConfig, pulumi-aws-native has no type up to 1.84.0, the newest of November 2026.
+Each run brings the policy to what the program says; before a destroy it is removed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.kubernetes.checks import quota_name
-from components.kubernetes.compute_quotas import DESCRIPTION
+from components.kubernetes.teams.compute_quotas import DESCRIPTION
 
 from ..failures import Failure, bad_input
 from ..target import Target

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from components.kubernetes.access import team_group
-from components.kubernetes.admission import EXTERNAL_IPS
-from components.kubernetes.directories import SHARED
 from components.kubernetes.pod_resources import device_resource, node_capacity
 from components.kubernetes.storage import CLAIM_NAME
+from components.kubernetes.teams.admission import EXTERNAL_IPS
+from components.kubernetes.teams.directories import SHARED
 from operations.failures import Failure
 from operations.jobs import run as job_run
 from operations.jobs.choices import Choices

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from components.kubernetes.directories import LABELS as DIRECTORY
+from components.kubernetes.teams.directories import LABELS as DIRECTORY
 
 from .container import Mount, command_line, identity
 from .control_plane import PLAYED_LABEL, ControlPlane

@@ -11,7 +11,7 @@ from typing import Any
 
 from components.kubernetes.node_placement import system_group_names
 from components.kubernetes.pod_resources import device_resource
-from components.kubernetes.queues import LOCAL_QUEUE, QUEUE_LABEL
+from components.kubernetes.teams.queues import LOCAL_QUEUE, QUEUE_LABEL
 from operations.jobs.choices import Choices
 from operations.jobs.render import JobError, jobs_of, render
 from operations.jobs.specs import NAME_LABEL

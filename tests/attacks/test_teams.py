@@ -13,7 +13,7 @@ from rich.console import Console
 
 from components.config import parse
 from components.kubernetes.access import team_group
-from components.kubernetes.queues import LOCAL_QUEUE, QUEUE_LABEL
+from components.kubernetes.teams.queues import LOCAL_QUEUE, QUEUE_LABEL
 from operations.project.loading import load_project
 from rehearsal.kubernetes import placement
 from rehearsal.kubernetes.binaries import find_all, missing

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes.compute_quotas import DESCRIPTION
+from components.kubernetes.teams.compute_quotas import DESCRIPTION
 from operations import target
 from operations.commands import deploy as commands
 from operations.deployment import deploy

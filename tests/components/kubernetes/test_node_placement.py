@@ -13,7 +13,7 @@ from components.kubernetes.addons import configuration
 from components.kubernetes.charts import KUEUE
 from components.kubernetes.node_placement import GROUP_LABEL
 from components.kubernetes.pod_resources import node_capacity, tolerations
-from components.kubernetes.queues import cluster_queue, flavor, kueue_values, shares
+from components.kubernetes.teams.queues import cluster_queue, flavor, kueue_values, shares
 from operations.jobs.choices import Choices
 from operations.jobs.render import JobError, render
 from tests.golden.stacks import state_of

@@ -9,9 +9,9 @@ import pulumi
 import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, Input, ResourceOptions
 
-from ..workers.instance_groups import InstanceGroup
-from .checks import quota_name
-from .keys import KubernetesKeys
+from ...workers.instance_groups import InstanceGroup
+from ..checks import quota_name
+from ..keys import KubernetesKeys
 from .queues import whole_part
 
 sagemaker = aws_native.sagemaker

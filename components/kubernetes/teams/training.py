@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import pulumi
 from pulumi import ComponentResource, Input, ResourceOptions
 
-from ..cluster.orchestrator import Cluster
-from ..network.keys import NetworkConfig
-from ..security.keys import PodSecurity
-from ..storage.keys import Fsx
-from ..workers.instance_groups import InstanceGroup
+from ...cluster.orchestrator import Cluster
+from ...network.keys import NetworkConfig
+from ...security.keys import PodSecurity
+from ...storage.keys import Fsx
+from ...workers.instance_groups import InstanceGroup
+from ..keys import KubernetesKeys
+from ..metrics_scraper import sources
+from ..storage import KubernetesStorage, KubernetesStorageArgs
 from .admission import Admission
 from .compute_quotas import ComputeQuotas, ComputeQuotasArgs
 from .directories import Directories, DirectoriesArgs, FileSystem
-from .keys import KubernetesKeys
-from .metrics_scraper import sources
 from .queues import Queues, QueuesArgs, shares
-from .storage import KubernetesStorage, KubernetesStorageArgs
 from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
 
 

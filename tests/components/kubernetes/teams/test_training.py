@@ -16,7 +16,7 @@ from components.catalogue.kubernetes_versions import KUBERNETES_VERSIONS
 from components.common.names import CLUSTER_ID_TAG
 from components.config import Config
 from components.kubernetes.pod_environment import pod_variables
-from components.kubernetes.queues import PRIORITIES, binary_quantity, cluster_queue, flavor, shares
+from components.kubernetes.teams.queues import PRIORITIES, binary_quantity, cluster_queue, flavor, shares
 from operations.engine.state import State
 from operations.jobs.render import jobs_of, render
 from rehearsal.account import Account

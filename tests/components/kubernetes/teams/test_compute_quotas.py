@@ -10,7 +10,7 @@ import pulumi
 import pytest
 
 from components.common.context import Context
-from components.kubernetes.compute_quotas import ComputeQuotas, ComputeQuotasArgs
+from components.kubernetes.teams.compute_quotas import ComputeQuotas, ComputeQuotasArgs
 from operations.engine.state import ResourceState
 from rehearsal.account import Refused
 from rehearsal.account.compute_quotas import TOKEN

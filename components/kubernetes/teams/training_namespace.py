@@ -9,19 +9,19 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
-from ..catalogue.accelerators import EFA_RESOURCE
-from ..security.keys import PodSecurity
-from ..storage.file_systems import LINK_PATH
-from ..workers.instance_groups import InstanceGroup
-from .access import team_group
+from ...catalogue.accelerators import EFA_RESOURCE
+from ...security.keys import PodSecurity
+from ...storage.file_systems import LINK_PATH
+from ...workers.instance_groups import InstanceGroup
+from ..access import team_group
+from ..keys import Team
+from ..network_policies import of_team
+from ..pod_environment import config_map_name, pod_variables
+from ..pod_resources import device_limits, efa_interfaces
+from ..storage import DATA_CLAIM, LUSTRE_CLASS, VOLUME_CLASS
 from .admission import TEAM_LABEL
 from .directories import TEAMS, FileSystem, Mount, declare
-from .keys import Team
-from .network_policies import of_team
-from .pod_environment import config_map_name, pod_variables
-from .pod_resources import device_limits, efa_interfaces
 from .queues import binary_quantity
-from .storage import DATA_CLAIM, LUSTRE_CLASS, VOLUME_CLASS
 
 core, rbac = kubernetes.core.v1, kubernetes.rbac.v1
 

@@ -10,9 +10,9 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
-from .keys import KubernetesKeys, Team
-from .network_policies import closed
-from .storage import CLAIM_NAME, FSX_DRIVER
+from ..keys import KubernetesKeys, Team
+from ..network_policies import closed
+from ..storage import CLAIM_NAME, FSX_DRIVER
 
 core, meta = kubernetes.core.v1, kubernetes.meta.v1
 

@@ -11,12 +11,12 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, ResourceOptions
 
-from ..catalogue.accelerators import EFA_RESOURCE
-from ..workers.instance_groups import InstanceGroup
-from .charts import KUEUE
-from .network_policies import opened
-from .node_placement import GROUP_LABEL, system_group_names
-from .pod_resources import HUGE_PAGES_RESOURCE, device_resources, efa_interfaces, huge_pages_mib, node_cpus
+from ...catalogue.accelerators import EFA_RESOURCE
+from ...workers.instance_groups import InstanceGroup
+from ..charts import KUEUE
+from ..network_policies import opened
+from ..node_placement import GROUP_LABEL, system_group_names
+from ..pod_resources import HUGE_PAGES_RESOURCE, device_resources, efa_interfaces, huge_pages_mib, node_cpus
 
 RELEASE_NAME = "kueue"
 NAMESPACE = "kueue-system"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, ResourceOptions
 
-from .network_policies import OPERATOR_NAMESPACE
+from ..network_policies import OPERATOR_NAMESPACE
 from .queues import QUEUE_LABEL
 
 admission, meta = kubernetes.admissionregistration.v1, kubernetes.meta.v1

@@ -1,0 +1,1 @@
+"""The teams of a Kubernetes cluster: their namespaces, directories, queues and quotas."""
