@@ -107,7 +107,7 @@ def becomes(cluster: Cluster, host: Host, word: str) -> float:
 
 def set_policy(host: Host, policy: str) -> None:
     """Give a node another policy than the stack's."""
-    done = host.run(f'sed -i \'s/"policy": "[a-z]*"/"policy": "{policy}"/\' /etc/hyperpod/health.json')
+    done = host.run(f'sed -i \'s/"health_policy": "[a-z]*"/"health_policy": "{policy}"/\' /etc/hyperpod/node.json')
     require(done.returncode == 0, done.stderr)
 
 

@@ -14,8 +14,6 @@ from ..host.host import Host
 if TYPE_CHECKING:
     from xml.etree import ElementTree
 
-# What the boot step writes for the checks, which run without the lifecycle folder.
-FACTS = "health.json"
 # Results, and what one run has to remember for the next; a reboot settles all of it.
 FOLDER = "/run/hyperpod-health"
 OK, BAD, UNKNOWN = "ok", "bad", "unknown"

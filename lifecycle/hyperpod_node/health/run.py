@@ -13,12 +13,12 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping
 
-from ..facts.model import Group
+from ..facts import node_record
 from ..host.errors import StepError
 from ..host.host import Host
 from ..host.settings import Settings
 from . import checks, kubernetes, policy
-from .model import FACTS, FOLDER, UNKNOWN, Subject, load
+from .model import FOLDER, UNKNOWN, Subject, load
 
 MEMORY, RESULTS, REASON = f"{FOLDER}/memory.json", f"{FOLDER}/results.json", f"{FOLDER}/reason"
 METRICS = "/var/lib/hyperpod/metrics"
@@ -29,22 +29,21 @@ LONGEST_LOG = 1 << 20
 
 def once(host: Host) -> List[checks.Result]:
     """One run. Raises StepError where the node has no record of what it is."""
-    facts = load(host, f"{host.settings.state_folder}/{FACTS}")
-    if not facts:
-        raise StepError(f"no {host.settings.state_folder}/{FACTS}: the lifecycle scripts have not run here")
+    record = node_record.read(host)
+    known = record.parameters
     host.folder(FOLDER)
     memory = load(host, MEMORY)
-    on_slurm, trouble, node = facts["orchestrator"] == "slurm", "", None
+    on_slurm, trouble, node = known.orchestrator == "slurm", "", None
     if on_slurm:
         try:
-            node = policy.standing(host, [host.hostname(), facts["instance_name"]])
+            node = policy.standing(host, [host.hostname(), record.instance.name])
         except StepError as error:
             trouble = str(error)
-    subject = Subject(host, Group(**facts["group"]), facts["mount"], facts["imds_v1"], memory=memory)
+    subject = Subject(host, record.group, known.fsx_mount if on_slurm else "", known.imds_v1, memory=memory)
     subject.idle = node is not None and not node.busy
     results = checks.run(subject)
     wrong = checks.wrong(results)
-    done, well, what = trouble, _well(results, memory), str(facts["policy"])
+    done, well, what = trouble, _well(results, memory), known.health_policy
     try:
         if node is not None:
             done = policy.apply(host, node, wrong, well, what, memory)

@@ -5,16 +5,13 @@ On Slurm slurmd runs them (slurm/conf.py). On EKS a timer does, and node-problem
 
 from __future__ import annotations
 
-import dataclasses
-import json
-
-from ..facts.model import Node
+from ..facts import node_record
+from ..facts.model import Node, NodeRecord, Probe
 from ..host import units
 from ..host.errors import Skip
 from ..host.host import Host
 from ..system import programs
 from . import own
-from .model import FACTS
 
 # SuccessExitStatus: a node that is bad is no failure of the unit. The checks take 45 s at most, and Kubernetes' answers
 # as long. On EKS's nodes the state is read every minute.
@@ -48,15 +45,9 @@ def run(node: Node) -> str:
     if node.role != "worker":
         raise Skip("for workers; HyperPod looks after the others")
     host, parameters = node.host, node.parameters
-    facts = {
-        "group": dataclasses.asdict(node.identity.group),
-        "instance_name": node.identity.instance.name,
-        "orchestrator": parameters.orchestrator,
-        "mount": parameters.fsx_mount if parameters.orchestrator == "slurm" else "",
-        "imds_v1": parameters.imds_v1,
-        "policy": parameters.health_policy,
-    }
-    host.write(f"{host.settings.state_folder}/{FACTS}", json.dumps(facts, indent=2, sort_keys=True) + "\n")
+    if parameters.orchestrator == "eks":
+        # On Slurm step ``environment`` does, which knows the transport too.
+        node_record.write(host, NodeRecord(parameters, node.identity.instance, "", Probe(0, None, "not looked for")))
     count = _own_checks(host)
     if parameters.orchestrator == "eks":
         _timer(node)

@@ -16,8 +16,7 @@ from ..facts.identity import read_instances
 from ..facts.model import Instance, host_name
 from ..host.accelerators import DEVICES
 from ..host.host import Host
-from .exposition import Family, Sample
-from .slurm_diag import parse_diag
+from .exposition import Family, Sample, one
 
 SECONDS = 10.0
 # A bar after each column: no value of these has one, but a reason may have whatever else.
@@ -76,6 +75,36 @@ class Job(NamedTuple):
     reason: str
 
 
+# Section (the beginning of its heading, none for the first lines) and line, to the metric. Cycles in microseconds.
+SDIAG_LINES: Mapping[Tuple[str, str], str] = {
+    ("", "Server thread count"): "slurm_server_thread_cnt",
+    ("", "Agent queue size"): "slurm_agent_queue_size",
+    ("", "Agent count"): "slurm_agent_cnt",
+    ("", "Agent thread count"): "slurm_agent_thread_cnt",
+    ("", "DBD Agent queue size"): "slurm_slurmdbd_queue_size",
+    ("", "Jobs submitted"): "slurm_sdiag_jobs_submitted",
+    ("", "Jobs started"): "slurm_sdiag_jobs_started",
+    ("", "Jobs completed"): "slurm_sdiag_jobs_completed",
+    ("", "Jobs canceled"): "slurm_sdiag_jobs_canceled",
+    ("", "Jobs failed"): "slurm_sdiag_jobs_failed",
+    ("", "Jobs pending"): "slurm_sdiag_jobs_pending",
+    ("", "Jobs running"): "slurm_sdiag_jobs_running",
+    ("Main schedule statistics", "Last cycle"): "slurm_schedule_cycle_last",
+    ("Main schedule statistics", "Max cycle"): "slurm_schedule_cycle_max",
+    ("Main schedule statistics", "Mean cycle"): "slurm_sched_mean_cycle",
+    ("Main schedule statistics", "Total cycles"): "slurm_schedule_cycle_cnt",
+    ("Main schedule statistics", "Last queue length"): "slurm_schedule_queue_len",
+    ("Backfilling stats", "Total backfilled jobs (since last slurm start)"): "slurm_backfilled_jobs",
+    ("Backfilling stats", "Last cycle"): "slurm_bf_cycle_last",
+    ("Backfilling stats", "Max cycle"): "slurm_bf_cycle_max",
+    ("Backfilling stats", "Mean cycle"): "slurm_bf_mean_cycle",
+    ("Backfilling stats", "Total cycles"): "slurm_bf_cycle_cnt",
+    ("Backfilling stats", "Last depth cycle"): "slurm_bf_last_depth",
+    ("Backfilling stats", "Last queue length"): "slurm_bf_queue_len",
+    ("Backfilling stats", "Last table size"): "slurm_bf_table_size",
+}
+
+
 def families(host: Host) -> List[Family]:
     """Everything. Raises StepError where Slurm does not answer."""
     nodes = parse_nodes(_ask(host, NODES))
@@ -132,8 +161,8 @@ def parse_jobs(text: str) -> List[Job]:
 def gres(text: str) -> int:
     """The accelerators in ``gpu:h100:8(IDX:0-7)``, ``gpu:8(S:0-1),neuron:1`` and the like."""
     count = 0
-    for one in re.sub(r"\([^)]*\)", "", text).split(","):
-        words = one.strip().split(":")
+    for part in re.sub(r"\([^)]*\)", "", text).split(","):
+        words = part.strip().split(":")
         number = _number(words[-1])
         if len(words) > 1 and words[0] in DEVICES and number is not None:
             count += number
@@ -276,3 +305,21 @@ def _oldest_wait(jobs: Sequence[Job], now: float) -> float:
         if job.state == "PENDING" and job.reason not in _NOT_QUEUED and job.eligible is not None
     ]
     return round(max([0.0, *(now - time for time in since)]), 3)
+
+
+def parse_diag(text: str) -> List[Family]:
+    """The known lines of ``sdiag``."""
+    found: Dict[str, int] = {}
+    section = ""
+    for line in text.splitlines():
+        pair = re.fullmatch(r"\s*(.+?):\s+([0-9]{1,18})\s*", line, re.ASCII)
+        if pair:
+            metric = SDIAG_LINES.get((section, pair.group(1)))
+            if metric:
+                found.setdefault(metric, int(pair.group(2)))
+        # In brackets, sdiag warns of figures that it has taken in the middle of a cycle.
+        elif (heading := line.split(" (")[0]) and not heading[0].isspace() and ": " not in heading:
+            section = heading.strip(" :*")
+    return [
+        one(metric, f"{key} of sdiag", found[metric]) for (_, key), metric in SDIAG_LINES.items() if metric in found
+    ]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..facts.model import Group, Instance, host_name
-from . import accounting_conf
 
 INCLUDE = "hyperpod.conf"
 SLURMD_TIMEOUT = 60
@@ -24,6 +23,9 @@ GATE = "hyperpod-prolog-gate"
 GATED = {"Prolog": GATE, "BatchStartTimeout": "660"}
 # Limits that no cluster reaches: nodes in a range, and nested includes.
 MOST_NODES, MOST_INCLUDES = 65536, 4
+# Between them they order the queue: first the quality of service, then the share, and the longest wait among equals.
+WEIGHTS = {"PriorityWeightQOS": 100_000, "PriorityWeightFairshare": 10_000, "PriorityWeightAge": 1_000}
+
 NOTHING: Mapping[str, str] = {}
 HEADER = "# Made by the HyperPod lifecycle scripts; what is set in slurm.conf itself is not repeated here.\n"
 
@@ -210,9 +212,9 @@ def render(
         wanted["SlurmctldParameters"] = "enable_configless"
     wanted.update(more)
     if database:
-        wanted.update(accounting_conf.settings(database, kinds))
+        wanted.update(accounting_settings(database, kinds))
     lines = [f"{key}={value}" for key, value in wanted.items() if not conf.get(key)]
-    lines += accounting_conf.partition_defaults(kinds) if database else []
+    lines += accounting_partition_defaults(kinds) if database else []
     there = by_node.values() if conf.partitions else workers
     names = [name for name in dict.fromkeys(group.partition for group in there if group.accelerator) if name]
     training = [node_set(group.name) for group in workers if group.accelerator]
@@ -224,6 +226,32 @@ def render(
             lines.append(f"PartitionName={name} Nodes={nodes} Default={default} MaxTime=INFINITE State=UP")
             first = False
     return HEADER + "\n".join(lines) + "\n"
+
+
+def accounting_settings(host: str, kinds: Sequence[str]) -> Dict[str, str]:
+    """Settings for accounting, limits, fair share and preemption (slurm.conf(5)), for a slurmdbd at this address.
+
+    ``kinds``: the accelerators by their names in Slurm."""
+    return {
+        "AccountingStorageType": "accounting_storage/slurmdbd",
+        "AccountingStorageHost": host,
+        # Slurm reads no line without a value.
+        **({"AccountingStorageTRES": ",".join(f"gres/{kind}" for kind in kinds)} if kinds else {}),
+        # Both need an association: a job of somebody who has none is refused.
+        "AccountingStorageEnforce": "limits,qos",
+        "JobAcctGatherType": "jobacct_gather/linux",
+        "PriorityType": "priority/multifactor",
+        **{name: str(weight) for name, weight in WEIGHTS.items()},
+        # A job that has to go returns to the queue, and the training scripts resume from their checkpoints.
+        "PreemptType": "preempt/qos",
+        "PreemptMode": "REQUEUE",
+    }
+
+
+def accounting_partition_defaults(kinds: Sequence[str]) -> List[str]:
+    """What use costs of a share: accelerators. By default it is CPUs, of which instance types have unlike numbers."""
+    weights = ",".join(["CPU=0.001", *(f"GRES/{kind}=1.0" for kind in kinds)])
+    return [f'PartitionName=DEFAULT TRESBillingWeights="{weights}"'] if kinds else []
 
 
 def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:

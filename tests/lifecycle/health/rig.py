@@ -137,5 +137,6 @@ def slurm(host: FakeHost, others: int = 3) -> Controller:
 
 
 def prepare(host: FakeHost) -> None:
-    """Run the boot step."""
+    """Run the boot steps that leave what the checks need."""
+    host.remember()
     setup.run(host.node())

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from hyperpod_node.health import policy
 from hyperpod_node.health import run as health
-from hyperpod_node.health.model import FACTS
 from hyperpod_node.health.setup import run as prepare_step
 from hyperpod_node.host.errors import StepError
 
@@ -288,7 +287,7 @@ def test_the_command_shows_every_check_and_logs_a_bad_node(
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert command() == (0, "hyperpod-health: it is already running here\n", "")
-    host.path(f"/etc/hyperpod/{FACTS}").unlink()
+    host.path("/etc/hyperpod/node.json").unlink()
     code, _, err = command()
     assert (code, "the lifecycle scripts have not run here" in err) == (2, True)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from hyperpod_node.host.host import Result
-from hyperpod_node.metrics import efa, facts_file, lustre, node, slurm, slurm_diag, training, writer
+from hyperpod_node.metrics import efa, facts_file, lustre, node, slurm, training, writer
 from hyperpod_node.metrics.exposition import Family, render
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -391,7 +391,7 @@ def test_whatever_slurm_prints_is_series_or_nothing(nodes: str, jobs: str) -> No
 @pytest.mark.fuzz
 @given(text=damaged(SDIAG, STATS, "7\n") | st.text(max_size=30))
 def test_whatever_the_kernel_or_sdiag_says_is_numbers_or_nothing(text: str) -> None:
-    series(render(slurm_diag.parse_diag(text)))
+    series(render(slurm.parse_diag(text)))
     assert all(stat.samples >= 0 for stat in lustre.parse_stats(text))
     assert (lustre.number(text) or 0) >= 0
     assert (efa.count(text) or 0) >= 0

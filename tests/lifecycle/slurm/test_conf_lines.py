@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from hyperpod_node.facts.model import Group, Instance
-from hyperpod_node.slurm import accounting_conf, gres
 from hyperpod_node.slurm import conf as slurm_conf
+from hyperpod_node.slurm import gres
 from hyperpod_node.slurm.conf import SlurmConf
 
 from tests.lifecycle.rig import group
@@ -166,9 +166,9 @@ def test_a_job_may_wait_for_near_nodes_as_long_as_the_guide_says() -> None:
 
 def test_accelerators_of_two_kinds_are_counted_and_cost_by_their_names() -> None:
     kinds = ["gpu", "neuron"]
-    assert accounting_conf.settings("h", kinds)["AccountingStorageTRES"] == "gres/gpu,gres/neuron"
+    assert slurm_conf.accounting_settings("h", kinds)["AccountingStorageTRES"] == "gres/gpu,gres/neuron"
     weights = 'PartitionName=DEFAULT TRESBillingWeights="CPU=0.001,GRES/gpu=1.0,GRES/neuron=1.0"'
-    assert accounting_conf.partition_defaults(kinds) == [weights]
+    assert slurm_conf.accounting_partition_defaults(kinds) == [weights]
     both = {**P5, "other": replace(P5["workers"], gres="neuron", accelerators=16)}
     assert "GresTypes=gpu,neuron\n" in slurm_conf.render(slurm_conf.parse(""), both, {}, BIN)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hyperpod_node.metrics import slurm
-from hyperpod_node.metrics.slurm_diag import parse_diag
+from hyperpod_node.metrics.slurm import parse_diag
 
 from components.common.documents import load
 from operations.dashboards.boards import BOARDS, rendered
