@@ -83,6 +83,7 @@ def test_a_failure_that_cannot_be_told_has_its_exit_code() -> None:
     assert run_to_its_end(fail, untold, str) == Exit.BAD_INPUT
 
 
+@pytest.mark.slow
 @each(
     {
         "a closed standard output": (">&-", "", Exit.GOOD),
@@ -106,6 +107,7 @@ def test_no_state_of_the_streams_is_a_traceback(how: str, said: str, code: Exit)
     assert said in done.stdout
 
 
+@pytest.mark.slow
 @each(("explain", "types --json"))
 def test_who_reads_only_the_first_line_gets_no_failure(words: str) -> None:
     program = [sys.executable, "-m", "operations", *words.split()]

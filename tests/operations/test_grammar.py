@@ -17,7 +17,7 @@ from operations.terminal import command_line
 from rehearsal import cli as rehearsal
 from tests.operations.aws import run
 from tests.rows import each
-from tests.support import ROOT
+from tests.support import ROOT, few_files
 
 # Verbs whose result is for people alone, a shell or a log.
 WITHOUT_JSON = {"connect", "job logs", "job cancel"}
@@ -136,7 +136,8 @@ def test_what_has_no_result_says_so(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_rehearsal_is_quiet_and_has_the_form_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "rehearse", "dev", "-q", "-o", "yaml")
+    with few_files():
+        code, out, err = run(capsys, "rehearse", "dev", "-q", "-o", "yaml")
     found = yaml.safe_load(out)
     assert (code, found["stack"], found["passed"], "Rehearsing" in err) == (Exit.GOOD, "dev", True, False)
     with pytest.raises(json.JSONDecodeError):
