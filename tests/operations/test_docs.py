@@ -29,6 +29,8 @@ from operations.terminal.stack_argument import verb_of
 from rehearsal import cli as rehearsal
 from tests.support import ROOT
 
+# A command keeps those of its first context; verbs have them from the whole command line.
+_HELP = ["-h", "--help"]
 _EVERYWHERE = {"-o", "-q", "-v", "--output", "--quiet", "--verbose"}
 WORKFLOW = ROOT / "docs" / "github-actions.yml"
 _COMMAND = re.compile(r"(?:^ *|`|/|run: |&& |  )hyperpod ([^\n|`#<>]+)", re.M)
@@ -45,7 +47,7 @@ def check(line: str) -> None:
     assert verb, f"there is no verb {words[0]}"
     rest = [word for word in words[len(verb) :] if word not in _EVERYWHERE]
     try:
-        command.make_context(" ".join(verb), rest)
+        command.make_context(" ".join(verb), rest, help_option_names=_HELP)
     except typer.TyperException as refused:
         said = refused.format_message()
         assert said.startswith("Missing ") or not said, f"hyperpod {shlex.join(words)}: {said}"
