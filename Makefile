@@ -36,9 +36,9 @@ test-slow: $(VENV)/.tests
 test-metrics: $(VENV)/.tests
 	$(BIN)/python -m pytest -n 2 -m prometheus
 
-## Tests that need root and the packages of `make node-packages`: every fault while nodes boot a real Slurm
+## Tests that need root and the packages of `make node-packages`: every fault while nodes boot a real Slurm; three at a time, since they mostly wait
 test-nodes: $(VENV)/.tests
-	$(BIN)/python -m pytest -n 2 -m root
+	$(BIN)/python -m pytest -n 3 -m root
 
 ## Tests that need the programs of `make kubernetes-tools`: EKS stacks, jobs, permissions, removal on a real Kubernetes API; two at a time, each process in a network of its own
 test-kubernetes: $(VENV)/.tests
