@@ -135,6 +135,7 @@ def test_what_has_no_result_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, err.splitlines()[0]) == (Exit.BAD_INPUT, "this command has no result that -o or --json could change")
 
 
+@pytest.mark.slow
 def test_a_rehearsal_is_quiet_and_has_the_form_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     with few_files():
         code, out, err = run(capsys, "rehearse", "dev", "-q", "-o", "yaml")
