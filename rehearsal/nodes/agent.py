@@ -170,6 +170,17 @@ class Agent:
             head.write(SLURM_CONF, changed, owner="slurm")
             head.run(["scontrol", "reconfigure"])
 
+    def forget(self, gone: Host, hosts: Iterable[Host]) -> None:
+        """Tell the other nodes that one has left for good: its line goes, and its name from every partition."""
+        hosts = list(hosts)
+        self.tell(hosts)
+        for head in (host for host in hosts if host.role == "controller"):
+            text = re.sub(rf"^NodeName={re.escape(gone.hostname)} .*\n", "", head.read(SLURM_CONF), flags=re.M)
+            for partition in self._partition_lines(hosts):
+                text = re.sub(rf"^{partition.split()[0]} .*$", partition, text, flags=re.M)
+            head.write(SLURM_CONF, text, owner="slurm")
+            head.run(["scontrol", "reconfigure"])
+
     def tell(self, hosts: Iterable[Host]) -> None:
         """Give every running node the cluster's current state."""
         hosts = list(hosts)

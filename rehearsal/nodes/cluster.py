@@ -313,6 +313,12 @@ class Cluster:
             self.agent.prepare(host, self.hosts)
         return fresh
 
+    def remove(self, gone: Host) -> None:
+        """Terminate a node, as BatchDeleteClusterNodes does, and tell the others."""
+        self.power_off(gone)
+        self.hosts.remove(gone)
+        self.agent.forget(gone, self.hosts)
+
     def shut_down(self, host: Host) -> None:
         """Shut down in an orderly way."""
         host.shut_down()

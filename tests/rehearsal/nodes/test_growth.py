@@ -13,10 +13,12 @@ import time
 
 import pytest
 
+from operations.cluster.remove import REASON
 from rehearsal.checks import CheckFailed, require
 from rehearsal.nodes.checks import THREADS, all_idle, hostname_everywhere, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.growth import reboot_others, until
+from tests.golden.stacks import VPC
 
 from .conftest import deployed
 
@@ -30,8 +32,10 @@ _GROUPS = [
     {"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 2},
     {"name": "more", "instanceType": "ml.g5.48xlarge", "count": 1},
 ]
-# Every node mounts it, whenever it joins and after each reboot.
-_HOME = 'fsx={"homeStorageGiB":64}'
+# Every node mounts both, whenever it joins and after each reboot: a home of the stack's, and somebody else's /fsx.
+_SYSTEM = "fs-0123456789abcdef0"
+_FSX = f'fsx={{"homeStorageGiB":64,"fileSystemId":"{_SYSTEM}"}}'
+_NETWORK = f"network={json.dumps(VPC)}"
 _OWN_LINES = 'slurm={"extraConf":"docs/slurm.conf.d"}'
 
 
@@ -40,7 +44,7 @@ def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot() -> None:
     options = Options(workers=0, absent=frozenset({"more"}))
     with (
         deployed(
-            "dev", f"workers={json.dumps(_GROUPS)}", 'login={"instanceType":"ml.m5.large"}', _OWN_LINES, _HOME
+            "dev", f"workers={json.dumps(_GROUPS)}", 'login={"instanceType":"ml.m5.large"}', _OWN_LINES, _FSX, _NETWORK
         ) as stack,
         Cluster(stack, options) as cluster,
     ):
@@ -48,12 +52,14 @@ def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot() -> None:
         cluster.boot()
         # Without a worker the controller comes up without complaint.
         scripts_succeeded(cluster)
+        assert f"{_SYSTEM}.fsx." in output(cluster.controller, "grep ' /fsx lustre ' /etc/fstab")
         join_late(cluster, "workers", 2)
         join_late(cluster, "workers", 2, whole=True)
         own_lines_stay(cluster)
         own_lines_are_tried(cluster)
         join_late(cluster, "more", 1)
         name_the_slow(cluster)
+        remove_named(cluster)
         homes_are_shared(cluster)
         reboot_others(cluster)
         replace_controller(cluster)
@@ -142,6 +148,7 @@ def own_lines_are_tried(cluster: Cluster) -> None:
 
 def name_the_slow(cluster: Cluster) -> str:
     """Of three workers one has a slow network: it is named, with nothing else."""
+    until("the last job's epilog ends", lambda: all_idle(cluster))
     slow, *others = cluster.workers
     names = ",".join(host.hostname for host in others[2:])
     device = "$(ip route show default | grep -oP 'dev \\K\\S+')"
@@ -157,6 +164,24 @@ def name_the_slow(cluster: Cluster) -> str:
         f"{found['nodes']}, {found['links']}: {found['pairs']}",
     )
     return f"{slow.name}, below {found['limit']:.2f} GB/s"
+
+
+def remove_named(cluster: Cluster) -> None:
+    """`hyperpod remove` drains the node that it is given: its job ends there, the node goes, Slurm wants it no more."""
+    gone, head = cluster.workers[1], cluster.controller
+    command = f"sbatch --parsable -w {gone.hostname} -o /fsx/remove.log --wrap 'echo started; sleep 3; echo finished'"
+    job, log = output(head, command).strip(), cluster.shared("remove.log")
+    until("the job runs", lambda: log.exists() and "started" in log.read_text())
+    # The verb's own words (operations/cluster/draining.py).
+    output(head, f"scontrol update NodeName={gone.hostname} State=DRAIN Reason='{REASON}'")
+    assert output(head, f"sinfo -h -n {gone.hostname} -o '%T %E' | sort -u").strip() == f"draining {REASON}"
+    until(f"job {job} ends", lambda: not output(head, f"squeue -h -w {gone.hostname} -t R,S,CG,CF -o %A").strip())
+    assert "finished" in log.read_text()
+    cluster.remove(gone)
+    until("Slurm does not know it", lambda: gone.hostname not in output(head, "sinfo -h -N -o %n"))
+    assert gone.hostname not in output(head, "scontrol show partition -o")
+    until("the others work on", lambda: all_idle(cluster))
+    hostname_everywhere(cluster)
 
 
 def replace_controller(cluster: Cluster) -> str:
