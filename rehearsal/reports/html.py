@@ -7,14 +7,19 @@ scripts, so it can be attached to a change request, archived or printed.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
+
 from components.catalogue.prices import HOURS_PER_MONTH
 from components.common.names import readable
+from operations.files import write
 
-from .page import write_page
 from .resources import TOP_LEVEL, Node, critical_nodes, read
 from .timeline import axis, timeline
 from .words import clock, money, monthly, plain
@@ -25,12 +30,41 @@ ACCELERATED = re.compile(r"\b(?:gr?|p|trn|inf|dl)\d+[a-z]*(?:-\w+)?\.(?:\d*x?lar
 # What is asked for first, and may be refused: the others have defaults that suffice for one cluster.
 _FIRST_QUOTAS = 5
 _LONG_LIST = 8
+# What a row's kind is where colours are not seen.
+_MARKS = {"critical": "◆ ", "failed": "✗ "}
+_SEPARATORS = re.compile(r"(?<=[/_.])(?=\w)")
 _OPERATIONS = {"created": "create", "updated": "update", "replaced": "replace", "deleted": "delete"}
 
 
 def write_report(result: Mapping[str, Any], path: Path) -> None:
     """Writes the rehearsal's result to `path` as one self-contained HTML page."""
-    write_page("reports/report.html.j2", _page(result), path, {"clock": clock, "money": money, "monthly": monthly})
+    write(path, _template().render(_page(result)))
+
+
+@cache
+def _template() -> Template:
+    # Autoescape is forced: jinja2's usual choice goes by suffix and would leave a ".j2" template unescaped.
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["marks"] = defaultdict(str, _MARKS)
+    environment.filters |= {"clock": clock, "money": money, "monthly": monthly}
+    environment.filters |= {"breakable": _breakable, "code": _code}
+    return environment.get_template("report.html.j2")
+
+
+def _code(text: str) -> Markup:
+    """Words with commands between backticks, which terminals and pages show differently."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may be broken where its words end; browsers know that of hyphens only."""
+    return Markup("<wbr>").join(_SEPARATORS.split(name))
 
 
 def _page(result: Mapping[str, Any]) -> dict[str, Any]:

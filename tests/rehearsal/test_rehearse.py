@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -177,37 +176,6 @@ def test_the_critical_path_is_within_5_percent_of_what_aws_imposes(stack: str, l
 
 
 @pytest.mark.slow
-def test_editing_one_lifecycle_file_changes_its_object_and_nothing_else(tmp_path: Any) -> None:
-    import shutil
-
-    from tests.support import ROOT
-
-    for name in ("__main__.py", "Pulumi.yaml", "Pulumi.dev.yaml"):
-        shutil.copy(ROOT / name, tmp_path / name)
-    (tmp_path / "components").symlink_to(ROOT / "components")
-    shutil.copytree(ROOT / "lifecycle", tmp_path / "lifecycle", ignore=shutil.ignore_patterns("__pycache__"))
-    from operations.project.loading import load_project
-
-    loaded = load_project(tmp_path, "dev")
-    with Account("us-west-2") as account:
-        before = up(loaded, account)
-        script = tmp_path / "lifecycle" / "on_create.sh"
-        script.write_text(script.read_text() + "# edited\n")
-        after = up(loaded, account, old=before.state)
-        assert {urn.rsplit("::", 1)[1]: operation for urn, operation in after.changes.items()} == {
-            "lifecycle-on_create.sh": "update"
-        }
-        body = (
-            account.client("s3")
-            .get_object(Bucket=after.outputs["lifecycleBucket"], Key="lifecycle/on_create.sh")["Body"]
-            .read()
-        )
-        assert body.endswith(b"# edited\n")
-        assert destroy(after.state, account) == []
-        assert account.leftovers() == []
-
-
-@pytest.mark.slow
 def test_destroy_empties_the_bucket_including_versions_and_delete_markers_of_other_objects() -> None:
     loaded = project()
     with Account("us-west-2") as account:
@@ -280,44 +248,6 @@ def test_a_kept_file_system_serves_the_next_stack_which_neither_changes_nor_dele
         assert destroy(by_image.state, account) == []
         assert account.live[token, kept].inputs == inputs
         assert account.leftovers() == []
-
-
-@pytest.mark.slow
-def test_turning_metrics_and_alerts_off_deletes_what_is_theirs_and_tells_the_nodes() -> None:
-    with Account("us-west-2") as account, few_files():
-        on = up(project(observability=METRICS, alerts={"email": "ops@example.com"}), account)
-        off = up(project(), account, old=on.state)
-        did = {urn.rsplit("::", 1)[1]: operation for urn, operation in off.changes.items()}
-        deleted = {name for name, operation in did.items() if operation == "delete"}
-        assert {"observability-prometheus", "alerts-topic", "identity-worker-metrics"} <= deleted
-        assert all(re.fullmatch(r"(observability|alerts)\b.*|identity-\w+-metrics", name) for name in deleted)
-        assert {name: did[name] for name in did.keys() - deleted} == {"lifecycle-hyperpod_parameters.json": "update"}
-        assert destroy(off.state, account) == []
-        assert account.leftovers() == []
-
-
-@pytest.mark.slow
-def test_another_tag_is_laid_on_what_has_tags_and_replaces_nothing() -> None:
-    with Account("us-west-2") as account, few_files():
-        before = up(project("eks-gpu"), account)
-        tagged = up(project("eks-gpu", tags={"team": "research"}), account, old=before.state)
-        assert not tagged.failure
-        assert set(tagged.changes.values()) == {"update"}
-        of_aws = [r for r in tagged.state.values() if "tagsAll" in r.inputs and "BucketObject" not in r.type]
-        assert len(of_aws) > 30
-        assert all(tagged.operations[r.urn] == "update" for r in of_aws)
-
-
-@pytest.mark.slow
-def test_resizing_the_file_system_and_the_workers_replaces_neither() -> None:
-    workers = [{"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 4}]
-    with Account("us-west-2") as account, few_files():
-        small = up(project(), account)
-        larger = up(project(workers=workers, fsx={"storageGiB": 2400}), account, old=small.state)
-        operations = {urn.rsplit("::", 1)[1]: operation for urn, operation in larger.changes.items()}
-        assert operations["storage-lustre"] == operations["hyperpod-cluster"] == "update"
-        assert "replace" not in operations.values()
-        assert larger.outputs["fsxId"] == small.outputs["fsxId"]
 
 
 @pytest.mark.slow
