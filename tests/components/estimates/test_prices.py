@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from components.catalogue.kubernetes_versions import KUBERNETES_VERSIONS
-from components.catalogue.prices import HOURS_PER_MONTH, PRICES, Price, Unit, UnknownPrice, price
+from components.catalogue.prices import PRICES, Price, Unit, UnknownPrice, price
 from components.config import parse
 from components.estimates.amounts import Cost, difference, known
 from components.estimates.cost import estimate, quantities, usage
@@ -98,29 +98,10 @@ def test_of_many_unknown_parts_a_sentence_names_two() -> None:
     assert "price of 2 x ml.g7e.48xlarge, 2 x ml.g7e.24xlarge, 2 more unknown" in found.words
 
 
-@pytest.mark.parametrize(("tier", "usd"), [(125, 0.145), (250, 0.21), (500, 0.34), (1000, 0.6)])
-def test_lustre_is_priced_by_throughput_tier(tier: int, usd: float) -> None:
-    row = price(f"fsx_lustre_{tier}")
-    assert (row.usd, row.unit) == (usd, "GB-month")
-
-
-@pytest.mark.parametrize(
-    ("item", "usd"),
-    [
-        ("eks_hour", 0.1),
-        ("eks_extended_hour", 0.6),
-        ("nat_gateway_hour", 0.045),
-        ("interface_endpoint_hour", 0.01),
-        ("public_ipv4_hour", 0.005),
-    ],
-)
-def test_what_stands_all_the_time_is_priced_by_the_hour(item: str, usd: float) -> None:
-    assert price(item).hourly_usd == price(item).usd == usd
-
-
-def test_a_month_is_730_hours() -> None:
-    assert price("kms_key").hourly_usd == pytest.approx(1 / HOURS_PER_MONTH)
-    assert price("fsx_lustre_125").hourly_usd == pytest.approx(0.145 / 730)
+def test_an_hour_costs_the_rate_and_a_month_730_of_it() -> None:
+    rates: dict[Unit, int | None] = {"hour": 1460, "month": 2, "GB-month": 2, "MBps-month": 2, "GB": None}
+    for unit, hourly in rates.items():
+        assert Price(item="one", usd=1460, unit=unit, source="").hourly_usd == hourly
 
 
 @each(PRICES)
