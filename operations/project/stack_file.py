@@ -43,7 +43,7 @@ def read(path: Path) -> Document:
         text = path.read_bytes().decode()
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise _wrong(path, line, "this is no text in UTF-8", "save it as UTF-8, or begin with a copy") from None
+        raise _wrong(path, line, "this is not UTF-8 text", "save it as UTF-8, or start from a copy") from None
     except OSError as error:
         raise ProjectError(f"{path.name}: {error.strerror}", name="stack-file") from error
     try:
@@ -57,7 +57,7 @@ def read(path: Path) -> Document:
         number = mark.line if mark else 0
         lines = text.splitlines()
         if lines and "\t" in re.match(r"\s*", lines[min(number, len(lines) - 1)])[0]:  # type: ignore[index]
-            raise _wrong(path, number + 1, "a tab; YAML is indented by spaces", "spaces instead of the tab") from error
+            raise _wrong(path, number + 1, "a tab; YAML is indented with spaces", "use spaces instead") from error
         where = f"column {mark.column + 1}: " if mark else ""
         raise _wrong(path, number + 1, f"{where}{error.problem or 'not YAML'}", "edit that line") from error
 

@@ -36,11 +36,11 @@ def refused(folder: Path, content: bytes) -> str:
 
 @each(
     {
-        "a tab": (HEAD + b"\thyperpod:size: small\n", "line 3: a tab; YAML is indented by spaces"),
+        "a tab": (HEAD + b"\thyperpod:size: small\n", "line 3: a tab; YAML is indented with spaces"),
         "nothing": (b"", "the file is empty\n`hyperpod init NAME --dry-run`"),
         "comments": (b"# later\n", "the file is empty"),
         "a list": (b"- a\n", "line 1: keys with values are expected"),
-        "no text": (HEAD + b"  hyperpod:size: \xff\xfe\n", "line 3: this is no text in UTF-8"),
+        "no text": (HEAD + b"  hyperpod:size: \xff\xfe\n", "line 3: this is not UTF-8 text"),
         "a null byte": (HEAD + b"  hyperpod:size: \0\n", "line 3: the character 0x00"),
         "an open list": (HEAD + b"  hyperpod:workers: [\n", "line 4: column 1: did not find"),
         "a key twice": (
