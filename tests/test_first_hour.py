@@ -199,6 +199,7 @@ def test_a_broken_file_is_told_with_its_line(clone: Clone) -> None:
 @each(
     {
         "a full standard output": ("hyperpod cost dev > /dev/full", Exit.FAILED, "No space left on device"),
+        "JSON for a full disk": ("hyperpod cost dev --json > /dev/full", Exit.FAILED, "No space left on device"),
         "a closed standard output": ("hyperpod cost dev >&-", Exit.GOOD, ""),
         "every stream closed": ("hyperpod cost dev <&- >&- 2>&-", Exit.GOOD, ""),
         "ASCII alone": ("PYTHONIOENCODING=ascii hyperpod list", Exit.GOOD, ""),

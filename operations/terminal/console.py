@@ -86,9 +86,10 @@ def remark(line: str) -> None:
 
 def complain(failure: Failure, as_json: bool) -> None:
     """Print why a verb ended, and what to do next."""
+    command_line.complain(failure)
+    # Last, since standard output may be what has failed.
     if as_json:
         emit(failure.as_json())
-    command_line.complain(failure)
 
 
 def table(
