@@ -10,12 +10,14 @@ from typing import Any
 from unittest.mock import patch
 
 from hyperpod_commands import nanogpt, nccl_test, nccom_test, slow_node, validate
+from hyperpod_node.accounting import accounts
 from hyperpod_node.people import apply
 from hyperpod_node.slurm import change
 
 OPTIONS = Path(__file__).parent / "options"
 TRAINING = Path(__file__).parents[2] / "lifecycle/training"
 COMMANDS = (
+    accounts.parser,
     nanogpt._options,
     nccl_test.parser,
     nccom_test.parser,

@@ -67,18 +67,23 @@ def test_what_could_not_be_done_is_said_by_name_with_status_1(
 
 
 @pytest.mark.parametrize(
-    ("module", "name"),
+    ("module", "name", "words"),
     [
-        ("accounting.backup", "hyperpod-accounting-backup"),
-        ("accounting.accounts", "hyperpod-slurm-accounts"),
+        ("accounting.backup", "hyperpod-accounting-backup", ["prepare"]),
+        ("accounting.accounts", "hyperpod-slurm-accounts", []),
     ],
 )
 def test_a_program_ends_with_the_status_of_its_work(
-    module: str, name: str, host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    module: str,
+    name: str,
+    words: list[str],
+    host: FakeHost,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """On a node where nothing is known yet."""
     monkeypatch.setattr(Settings, "from_environment", lambda: host.settings)
-    monkeypatch.setattr(sys, "argv", [name, "prepare"])
+    monkeypatch.setattr(sys, "argv", [name, *words])
     monkeypatch.setattr(sys, "stdin", io.StringIO("{"))
     monkeypatch.delitem(sys.modules, f"hyperpod_node.{module}")
     with pytest.raises(SystemExit) as ended:

@@ -6,6 +6,7 @@ and does not any more: that is told, with the command that removes it.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import sys
@@ -41,13 +42,16 @@ def run(node: Node) -> str:
     return f"{len(changed)} changes" if changed else "as configured"
 
 
-def apply(host: Host, wanted: Accounting, shared: str) -> Tuple[List[str], List[str]]:
-    """Set what differs. What was done, and what is no longer in the configuration and still there."""
+def apply(host: Host, wanted: Accounting, shared: str, dry_run: bool = False) -> Tuple[List[str], List[str]]:
+    """Set what differs. Returns the changes, and what is no longer in the configuration and still there.
+
+    With ``dry_run`` nothing is changed.
+    """
     last = f"{shared}/private/{LAST}"
     before = json.loads(host.read(last) or "{}")
     now: Dict[str, Any] = dataclasses.asdict(wanted)
     kinds = sorted({group.gres_name for group in node_record.read(host).parameters.instance_groups if conf.gres(group)})
-    work = _Work(host, _cluster(host), [f"gres/{kind}" for kind in kinds])
+    work = _Work(host, _cluster(host), [f"gres/{kind}" for kind in kinds], dry_run)
     work.registered()
     work.qos(wanted.qos)
     accounts = in_order(wanted.accounts)
@@ -58,6 +62,8 @@ def apply(host: Host, wanted: Accounting, shared: str) -> Tuple[List[str], List[
     strangers = sorted({user for account in accounts for user in account.users if host.home(user) is None})
     if strangers:
         told.append(f"no user here yet, so that Slurm refuses their jobs: {', '.join(strangers)}; then run this again")
+    if dry_run:
+        return work.done, told
     if set(before.get("strangers", ())) - set(strangers):
         # slurmctld looks for the ids of names that it knows once an hour.
         host.run("scontrol", "reconfigure", check=False)
@@ -122,8 +128,8 @@ def _gone(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
 class _Work:
     """One pass over the database: what is there, and commands for what differs."""
 
-    def __init__(self, host: Host, cluster: str, tres: Sequence[str]) -> None:
-        self._host, self._cluster, self._tres = host, cluster, list(tres)
+    def __init__(self, host: Host, cluster: str, tres: Sequence[str], dry_run: bool) -> None:
+        self._host, self._cluster, self._tres, self._dry_run = host, cluster, list(tres), dry_run
         self.done: List[str] = []
 
     def registered(self) -> None:
@@ -213,7 +219,8 @@ class _Work:
         return [dict(zip(fields, line)) for line in lines]
 
     def _do(self, *words: str) -> None:
-        self._host.run("sacctmgr", "--immediate", *words)
+        if not self._dry_run:
+            self._host.run("sacctmgr", "--immediate", *words)
         self.done.append(" ".join(words))
 
 
@@ -230,17 +237,25 @@ def _hours(text: str) -> Optional[int]:
     return int(days or 0) * 24 + int(parts[0])
 
 
-def main(read: Optional[Callable[[], str]] = None) -> int:
+def parser() -> argparse.ArgumentParser:
+    """The options of ``hyperpod-slurm-accounts``."""
+    found = argparse.ArgumentParser(prog="hyperpod-slurm-accounts", description="Slurm's accounts and limits.")
+    found.add_argument("--dry-run", action="store_true", help="print the changes only")
+    return found
+
+
+def main(words: Optional[Sequence[str]] = None, read: Optional[Callable[[], str]] = None) -> int:
     """Apply the accounting of a configuration, as JSON on standard input."""
+    asked = parser().parse_args(words)
     host = Host(Settings.from_environment())
     try:
         wanted = parameters.part(Accounting, json.loads((read or sys.stdin.read)()), "accounting")
-        done, told = apply(host, wanted, node_record.read(host).shared)
+        done, told = apply(host, wanted, node_record.read(host).shared, asked.dry_run)
     except (StepError, ValueError, KeyError) as error:
         print(f"hyperpod-slurm-accounts: {error}", file=sys.stderr)
         return 1
     for line in done:
-        print(f"done: sacctmgr {line}")
+        print(f"{'would do' if asked.dry_run else 'done'}: sacctmgr {line}")
     for line in told:
         print(f"kept: {line}")
     if not done:

@@ -1,7 +1,7 @@
 """The cluster's people: an account each on every node, a home on the shared file system, keys, and sudo for few.
 
 At boot the list is next to the scripts. On a living node ``hyperpod-users`` fetches it from the lifecycle bucket
-(``hyperpod users STACK``). Who is not in the list any more keeps account and home, but cannot log in, and
+(``hyperpod node users STACK``). Who is not in the list any more keeps account and home, but cannot log in, and
 nothing of theirs runs. One person's trouble is a warning, and nobody else's.
 """
 

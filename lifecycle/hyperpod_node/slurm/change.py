@@ -73,21 +73,22 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="hyperpod-slurm-config", description="The stack's lines of slurm.conf.")
     found.add_argument("uri", nargs="?", help="the files in the lifecycle bucket; none removes all")
     found.add_argument("--region", help="the bucket's region")
+    found.add_argument("--dry-run", action="store_true", help="print what would be used, and change nothing")
     return found
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:
-    """Apply what is in the bucket, and print what is used now as JSON."""
+    """Apply what is in the bucket, and print as JSON what is used then, and whether that differs from before."""
     asked = parser().parse_args(words)
     host = Host(Settings.from_environment())
     os.umask(0o022)
     host.begin(240)
     try:
-        changed = apply(host, fetched(host, asked.uri, asked.region) if asked.uri else ())
+        files = fetched(host, asked.uri, asked.region) if asked.uri else ()
+        changed = files != extra_conf.kept(host) if asked.dry_run else apply(host, files)
     except (StepError, OSError) as error:
         print(f"hyperpod-slurm-config: {error}", file=sys.stderr)
         return 1
-    files = extra_conf.kept(host)
     print(json.dumps({"files": [one.name for one in files], "digest": extra_conf.digest(files), "changed": changed}))
     return 0
 

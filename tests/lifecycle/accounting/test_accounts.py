@@ -199,12 +199,16 @@ def test_the_command_says_what_it_has_done_and_what_it_kept(
     monkeypatch.setattr(accounts, "Host", lambda _: host)
     monkeypatch.setattr(FakeHost, "home", lambda host, user: f"/home/{user}")
     text = json.dumps(dataclasses.asdict(WANTED))
-    assert accounts.main(lambda: text) == 0
+    assert accounts.main(["--dry-run"], lambda: text) == 0
+    planned = capsys.readouterr().out
+    assert tables.commands == []
+    assert accounts.main([], lambda: text) == 0
     out, err = capsys.readouterr()
+    assert planned == out.replace("done: ", "would do: ")
     assert (out, err) == ("".join(f"done: sacctmgr {one}\n" for one in tables.commands), "")
-    assert accounts.main(lambda: text) == 0
+    assert accounts.main([], lambda: text) == 0
     assert capsys.readouterr().out == "nothing to change\n"
-    assert accounts.main(lambda: json.dumps(dataclasses.asdict(dataclasses.replace(WANTED, qos=())))) == 0
+    assert accounts.main([], lambda: json.dumps(dataclasses.asdict(dataclasses.replace(WANTED, qos=())))) == 0
     kept = "qos urgent is not configured any more; it is kept: sacctmgr delete qos urgent"
     assert capsys.readouterr().out == f"kept: {kept}\nnothing to change\n"
 
@@ -235,6 +239,6 @@ def test_a_file_of_accounts_from_outside_is_checked_before_anything_is_changed(
     booted(world, tables)
     before = list(tables.commands)
     wrong = {"database": "local", "retention_months": 13, "accounts": [{"name": "Bad Name"}], "qos": [], "defaults": []}
-    assert accounts.main(lambda: json.dumps(wrong)) == 1
+    assert accounts.main([], lambda: json.dumps(wrong)) == 1
     assert "accounting.accounts[0]" in capsys.readouterr().err
     assert tables.commands == before

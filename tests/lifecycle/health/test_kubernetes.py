@@ -249,7 +249,7 @@ def test_a_node_says_what_its_boot_left_undone_and_stays_in_service(host: FakeHo
     assert (event["reason"], event["message"], event["involvedObject"]["name"]) == ("SetupIncomplete", said, ME)
     assert event["firstTimestamp"] == "2026-09-21T14:30:00Z"
     assert kubernetes.own["spec"] == {}
-    # For `hyperpod health` and the alert HealthCheckFailing.
+    # For `hyperpod node health` and the alert HealthCheckFailing.
     assert json.loads(host.text(health.RESULTS))["checks"]["setup"] == {"status": "bad", "detail": said}
     assert host.text(health.REASON) == ""
     # Somebody has made room for it, and it is bad for another reason in the same run.

@@ -173,7 +173,10 @@ def living(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
 def test_a_living_controller_takes_the_lines_of_the_bucket_and_says_which(
     living: FakeHost, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    digests = set()
+    digests, before = set(), living.tree()
+    assert change.main(["s3://bucket/lines", "--region", "us-west-2", "--dry-run"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert (planned["files"], planned["changed"], living.tree()) == (["c.conf"], True, before)
     for changed in (True, False):
         assert change.main(["s3://bucket/lines", "--region", "us-west-2"]) == 0
         told = json.loads(capsys.readouterr().out)

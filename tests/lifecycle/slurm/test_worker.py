@@ -111,7 +111,7 @@ def test_where_the_image_starts_slurmd_a_node_waits_for_its_accelerators_to_be_k
 def test_a_node_that_was_drained_while_it_lived_may_have_its_scripts_again(world: World, ran: str, ends: bool) -> None:
     """Also with a job on it; a node that boots has to take jobs."""
     host = world.node("worker")
-    shows(host, "MIXED+DRAIN Reason=hyperpod run-scripts [root@2026]")
+    shows(host, "MIXED+DRAIN Reason=hyperpod node run-scripts [root@2026]")
     if ran == "active":
         host.active.add("slurmd")
     if ends:
