@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 from botocore.config import Config as BotoConfig
 
-from .terminal.output_options import MANNER
+from .terminal.output_options import OPTIONS
 
 # Set where a rehearsal answers instead of AWS (rehearsal/served/).
 SERVED = "HYPERPOD_REHEARSAL"
@@ -40,7 +40,7 @@ class Aws:
                 retries={"mode": "adaptive", "total_max_attempts": attempts}, connect_timeout=10, read_timeout=60
             )
             self._clients[key] = boto3.client(service, region_name=region or self.region, config=config)
-            if MANNER.verbose:
+            if OPTIONS.verbose:
                 self._clients[key].meta.events.register("before-call", _tell)
         return self._clients[key]
 

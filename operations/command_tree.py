@@ -36,16 +36,11 @@ _VALUES = {
     "zone": "zones",
     "--id": "assumptions",
 }
-_STACK = {
-    "name": "stack_option", "opts": ["--stack", "-s"], "values": "stacks", "help": "The stack, wherever it is easiest.",
-    "flag": False, "many": False, "required": False, "hidden": False,
-}  # fmt: skip
 
 
 def described(app: typer.Typer) -> dict[str, Any]:
     """The whole command line, and the words that are the same for all stacks, each with its meaning."""
     tree = _command(command_line.command(app))
-    tree["params"] = [*tree["params"], _STACK]
     schema = load((ROOT / "Pulumi.yaml").read_text())["config"]
     every = [one for top in keys(schema) for one in (top, *top.below())]
     types_there = [(row.name, _told(row)) for row in CATALOGUE.values() if row.hyperpod]

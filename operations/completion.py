@@ -21,7 +21,7 @@ import yaml
 from typer.core import TyperGroup
 
 from .project import stack_names
-from .terminal.stack_argument import stack_first
+from .terminal.stack_argument import VARIABLE, Verb
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ".operations"
@@ -93,26 +93,20 @@ def _write(file: Path, content: object) -> None:
 
 
 class _Verbs(TyperGroup):
-    """Takes a stack from wherever the verbs take it."""
+    """Knows the stack that is typed: an option that has no value yet keeps Typer from reading the arguments."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **more: Any) -> Any:
-        known = stack_names(ROOT)
-        words = args if parent else stack_first(args, self, known)
-        # An option that has no value yet keeps Typer from reading the arguments.
-        named = {} if parent else {"obj": next((word for word in words if word in known), "")}
-        return super().make_context(info_name, words, parent, **more, **named)
+        known = [*args, os.environ.get(VARIABLE, "")]
+        named = {} if parent else {"obj": next((word for word in known if word in stack_names(ROOT)), "")}
+        return super().make_context(info_name, args, parent, **more, **named)
 
 
 def command(known: Mapping[str, Any]) -> Any:
     """A command that has the words of all verbs, and does nothing."""
-    # A verb may have a parameter of such a name itself.
-    everywhere = [one | {"name": f"{one['name']}_of_all"} for one in known["tree"]["params"]]
-    return typer.main.get_command(_group(known["tree"], everywhere, known["words"]))
+    return typer.main.get_command(_group(known["tree"], known["words"]))
 
 
-def _group(
-    tree: Mapping[str, Any], everywhere: Sequence[Any], words: Mapping[str, Offer], name: str = ""
-) -> typer.Typer:
+def _group(tree: Mapping[str, Any], words: Mapping[str, Offer], name: str = "") -> typer.Typer:
     group = typer.Typer(cls=_Verbs, add_completion=not name, rich_markup_mode=None)
     group.callback()(_taking(tree["params"], words))
     verbs = dict(tree["commands"])
@@ -123,10 +117,10 @@ def _group(
         verbs |= dict.fromkeys(stack_names(ROOT), alone)
     for verb, below in verbs.items():
         if "commands" in below:
-            group.add_typer(_group(below, everywhere, words, verb), name=verb, help=below["help"])
+            group.add_typer(_group(below, words, verb), name=verb, help=below["help"])
         else:
-            params = _taking([*below["params"], *everywhere], words)
-            group.command(verb, short_help=below["help"], hidden=below["hidden"])(params)
+            taking = _taking(below["params"], words)
+            group.command(verb, cls=Verb, short_help=below["help"], hidden=below["hidden"])(taking)
     return group
 
 

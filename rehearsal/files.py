@@ -12,7 +12,7 @@ from rich.console import Console
 
 from operations import files
 from operations.failures import bad_input
-from operations.terminal.output_options import MANNER, text_of
+from operations.terminal.output_options import OPTIONS, text_of
 
 STANDARD_OUTPUT = Path("-")
 # A report of the largest ready stack has 0.6 MB, its JSON 0.3 MB.
@@ -26,7 +26,7 @@ def console_beside(result: Path | None) -> Console:
 
 def progress_beside(result: Path | None) -> Console:
     """The same for what goes on meanwhile; it shows nothing with -q."""
-    return Console(stderr=result == STANDARD_OUTPUT, quiet=MANNER.quiet)
+    return Console(stderr=result == STANDARD_OUTPUT, quiet=OPTIONS.quiet)
 
 
 def check_files(report: Path | None, result: Path | None) -> None:

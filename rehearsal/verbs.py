@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 
-from operations.cli import add
+from operations.cli import add_verb
 from operations.deployment import bench
 from operations.deployment.engines import Engine
 from operations.target import Target
 
-from .cli import app, arranged
+from .cli import app
 from .commands.policy import policy_command
 
 
 @cache
 def join() -> None:
     """Add them, once."""
-    add("The first day", "rehearse", app, arranged)
-    add("Before it costs anything", "policy", policy_command)
+    add_verb("The first day", "rehearse", app)
+    add_verb("Plan", "policy", policy_command)
     bench.supply(_rehearsed)
 
 

@@ -160,7 +160,7 @@ def test_tab_completes_in_a_shell(clone: Clone) -> None:
         ("hyperpod expl", "explain "),
         ("hyperpod explain fsx.storageG", "fsx.storageGiB "),
         ("hyperpod cost slurm-g", "slurm-gpu "),
-        ("hyperpod connect slurm-gpu cont", "controller "),
+        ("hyperpod node connect slurm-gpu cont", "controller "),
         ("hyperpod types p5en", r"p5en\.48xlarge "),
     ):
         shell.send(f"{CTRL_U}{typed}\t")

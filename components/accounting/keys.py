@@ -10,10 +10,10 @@ from ..people.keys import CHARGED, AccountName, UserName
 from ..schema.fields import AT_BOOT, IN_PLACE, Change, Model, SubnetId
 
 DEFAULT_RETENTION_MONTHS = 13
-_MOVED = Change("in part", "to rds in place, by `hyperpod run-scripts STACK controller`; back is refused")
+_MOVED = Change("in part", "to rds in place, by `hyperpod node run-scripts STACK controller`; back is refused")
 _STAY = Change("in part", "refused for a database that is there")
 _GROWS = Change("in part", "grows in place, by a tenth at least; less is refused")
-_KEPT = Change("at boot", "in place, by `hyperpod accounts`; what is removed is kept, and told")
+_KEPT = Change("at boot", "in place, by `hyperpod apply`; what is removed is kept, and told")
 
 
 class Accounting(Model):

@@ -25,7 +25,9 @@ _TOLD: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
 }
 # What to do about them; the verbs and pages are this project's.
 _NEXT = "hyperpod errors {stack}; docs/troubleshooting.md finds the message by its words"
-_NEXT_NODES = "hyperpod errors {stack} and hyperpod nodes {stack} say which; docs/health.md says what is done by itself"
+_NEXT_NODES = (
+    "hyperpod errors {stack} and hyperpod node list {stack} say which; docs/health.md says what is done by itself"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

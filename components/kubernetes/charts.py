@@ -2,7 +2,7 @@
 
 AWS publishes the HyperPod chart only as a folder of a git repository, so there is no package whose digest could be
 checked: the folder itself is pinned, file by file, and the packaged charts that it needs by their digests.
-``hyperpod charts`` downloads and checks them.
+``hyperpod download charts`` downloads and checks them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..schema.problems import ConfigError, Problem
 from .keys import KubernetesKeys
 
 FOLDER = Path("charts")
-BRING = "hyperpod charts"
+BRING = "hyperpod download charts"
 # Set only by the rehearsal, which installs a stand-in where the charts are missing.
 UNVERIFIED_VARIABLE, UNVERIFIED = "HYPERPOD_CHARTS", "unverified"
 

@@ -19,7 +19,7 @@ class ImageRepositoryArgs:
 class ImageRepository(ComponentResource):
     """Owns a private ECR repository for training images, which is deleted with the stack, including its images.
 
-    Deliberately absent: any image. ``hyperpod image`` builds one where Docker is installed.
+    Deliberately absent: any image. ``hyperpod job image`` builds one where Docker is installed.
     """
 
     url: Output[str]

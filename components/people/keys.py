@@ -18,8 +18,8 @@ KEY, FILE_KEY = f"{NAMESPACE}:users", f"{NAMESPACE}:usersFile"
 # Below are the images' own accounts (ubuntu has 1000, Session Manager's the next free one); above, those that systemd
 # makes up and useradd's subordinate ids (systemd, "Users, Groups, UIDs and GIDs on systemd Systems"; login.defs(5)).
 FIRST_ID, LAST_ID = 2000, 60000
-APPLIED = Change("at boot", "in place, for nodes that boot afterwards; for the others by `hyperpod users`")
-CHARGED = Change("at boot", "in place, by `hyperpod accounts`, or by the next controller")
+APPLIED = Change("at boot", "in place, for nodes that boot afterwards; for the others by `hyperpod apply`")
+CHARGED = Change("at boot", "in place, by `hyperpod apply`, or by the next controller")
 
 UserName: TypeAlias = Annotated[
     str,

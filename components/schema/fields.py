@@ -112,7 +112,9 @@ def _empty_is_none(value: object) -> object:
 
 NONE_IF_EMPTY = BeforeValidator(_empty_is_none)
 IN_PLACE = Change("in place")
-AT_BOOT = Change("at boot", "in place, for nodes that boot afterwards; on Slurm for others by `hyperpod run-scripts`")
+AT_BOOT = Change(
+    "at boot", "in place, for nodes that boot afterwards; on Slurm for others by `hyperpod node run-scripts`"
+)
 REFUSED = Change("refused")
 
 

@@ -32,10 +32,10 @@ class Security(Model):
     """Existing S3 bucket of this account and region for the access logs of the lifecycle bucket. Its policy must let
     logging.s3.amazonaws.com write, and a bucket for logs is encrypted with S3's own keys. Default: no access logs."""
     session_logs: Annotated[StrictBool, IN_PLACE] = False
-    """Record the sessions that `hyperpod connect` opens on nodes, in the log group /hyperpod/CLUSTER/sessions."""
+    """Record the sessions that `hyperpod node connect` opens on nodes, in the log group /hyperpod/CLUSTER/sessions."""
     session_run_as: Annotated[StrictBool, IN_PLACE] = False
-    """Start the sessions of `hyperpod connect` as the account that the tag SSMSessionRunAs of the caller's IAM user or
-    role names. Callers without the tag cannot open a session. Needs `sessionLogs`."""
+    """Start the sessions of `hyperpod node connect` as the account that the tag SSMSessionRunAs of the caller's IAM
+    user or role names. Callers without the tag cannot open a session. Needs `sessionLogs`."""
     ssh_only_with_job: Annotated[StrictBool, AT_BOOT] = False
     """Let people log in to a worker by ssh only while a job of theirs runs there (pam_slurm_adopt). root, ubuntu and
     people with sudo may always. docs/slurm-teams.md says what the nodes need for it. Slurm only."""

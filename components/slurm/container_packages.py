@@ -15,7 +15,7 @@ from hyperpod_node.slurm.containers import SUMS, digests
 from ..schema.problems import Problem
 
 KEY = "hyperpod:slurm.containerPackages"
-FILL = "hyperpod containers FOLDER fills one"
+FILL = "hyperpod download containers FOLDER fills one"
 # Every node downloads them when it boots; Enroot and Pyxis are less than a megabyte.
 MOST_BYTES = 64 << 20
 

@@ -9,7 +9,7 @@ from pydantic import Field, StrictBool
 from ..accounting.keys import Accounting, SlurmAccount, SlurmQos
 from ..schema.fields import AT_BOOT, Change, Model
 
-_TRIED = Change("at boot", "in place, by `hyperpod slurm-config`, or by the next controller")
+_TRIED = Change("at boot", "in place, by `hyperpod apply`, or by the next controller")
 _SET_UP = Change("refused", "refused: only new nodes would have it, and a controller is never new; make another stack")
 
 
@@ -31,7 +31,7 @@ class Slurm(Model):
     `containerPackages`."""
     container_packages: Annotated[str | None, AT_BOOT] = Field(None, min_length=1)
     """Folder with packages of Enroot and Pyxis, relative to the project, for images that bring none.
-    `hyperpod containers` fills it. Needs `containers`."""
+    `hyperpod download containers` fills it. Needs `containers`."""
     extra_conf: Annotated[str | None, _TRIED] = None
     """Folder with files called *.conf, relative to the project: lines that are added to slurm.conf. Default: none."""
     typed_gres: Annotated[StrictBool, AT_BOOT] = False

@@ -78,4 +78,4 @@ class Slurm(ComponentResource):
 
 def connect_command(stack: str) -> str:
     """How a person reaches the controller: the verb finds its instance, which comes with the cluster."""
-    return f"hyperpod connect {stack}"
+    return f"hyperpod node connect {stack}"

@@ -71,7 +71,7 @@ def _untested(settings: ClusterKeys, key: str, group: WorkerGroup) -> Iterator[P
 
 
 def _for_x86(key: str, name: str, packages: bool) -> Iterator[Problem]:
-    """Enroot's packages go to every node of a cluster, and `hyperpod containers` fetches those for x86_64."""
+    """Enroot's packages go to every node of a cluster, and `hyperpod download containers` fetches those for x86_64."""
     if packages:
         yield Problem(
             key=key,

@@ -1,4 +1,4 @@
-"""``replace``, ``reboot``, ``update-software`` as functions: what happens to the jobs, then the request."""
+"""Changes of nodes: what happens to the jobs, then the request."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def plan(target: Target, verb: Verb, nodes: Sequence[Node], affected: Sequence[N
         # BatchReplaceClusterNodes, NodeIds (SageMaker API Reference).
         raise bad_input(
             f"{heads[0]} is the Slurm controller, which SageMaker does not replace",
-            "hyperpod reboot controller; update-software --group controller gives it a new image",
+            "hyperpod node reboot controller; update-software --group controller gives it a new image",
         )
     found = Plan(verb=verb, nodes=list(affected), effects=list(_EFFECTS.get(verb, ())))
     lost = bool(heads) and verb == "update-software" and not target.config.settings.slurm.shared_queue
@@ -115,7 +115,7 @@ def _batch(target: Target, operation: str, nodes: Sequence[Node]) -> list[str]:
     accepted = [str(one) for key in ("Successful", "SuccessfulNodeLogicalIds") for one in answer.get(key, [])]
     if refused:
         done = f"; accepted: {', '.join(accepted)}" if accepted else ""
-        raise Failure(f"SageMaker refused {'; '.join(refused)}{done}", f"hyperpod nodes {target.stack}")
+        raise Failure(f"SageMaker refused {'; '.join(refused)}{done}", f"hyperpod node list {target.stack}")
     return accepted
 
 

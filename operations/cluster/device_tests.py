@@ -67,7 +67,7 @@ def _by_slurm(target: Target, nodes: Sequence[Node], node: Node, test: str, seco
     if said.code or not said.output.split():
         raise Failure(
             f"Slurm does not tell the state of {node.name}: {said.output.strip() or 'it does not have it'}",
-            f"hyperpod nodes {target.stack}",
+            f"hyperpod node list {target.stack}",
         )
     state, *jobs = said.output.split()
     if jobs:

@@ -1,4 +1,4 @@
-"""``health``: what the nodes' own checks found last, node by node."""
+"""What the nodes' own checks found last, node by node."""
 
 from __future__ import annotations
 
@@ -106,7 +106,9 @@ def testable(target: Target, nodes: Sequence[Node], where: Sequence[str], checks
     """
     groups = {group.name for group in target.config.training_groups}
     if not target.on_eks and target.config.settings.accelerator != "gpu":
-        raise bad_input("with Slurm HyperPod has deep health checks for GPUs alone", f"hyperpod health {target.stack}")
+        raise bad_input(
+            "with Slurm HyperPod has deep health checks for GPUs alone", f"hyperpod node health {target.stack}"
+        )
     if not target.on_eks and DeepCheck.TRAINING in checks:
         raise bad_input(
             f"with Slurm HyperPod has no {DeepCheck.TRAINING}", f"{DeepCheck.STRESS}, {DeepCheck.CONNECTIVITY}"
@@ -115,7 +117,7 @@ def testable(target: Target, nodes: Sequence[Node], where: Sequence[str], checks
     if others := [node.name for node in found if node.group not in groups]:
         raise bad_input(f"{', '.join(others)}: no accelerators to check", f"groups that have some: {', '.join(groups)}")
     if not found:
-        raise Failure("there is no worker with accelerators yet", f"hyperpod nodes {target.stack}")
+        raise Failure("there is no worker with accelerators yet", f"hyperpod node list {target.stack}")
     return found
 
 

@@ -32,7 +32,7 @@ def on_controller(target: Target, program: str, arguments: str, timeout: float, 
         said = [line for line in ran.output.splitlines() if line.strip()]
         raise Failure(
             f"{program} ended with {ran.code}: {said[-1].strip() if said else 'no output'}",
-            f"hyperpod exec {target.stack} controller -- sinfo -R",
+            f"hyperpod node exec {target.stack} controller -- sinfo -R",
         )
     return dict(json.loads(found.group(0)))
 

@@ -113,7 +113,7 @@ def head(nodes: Sequence[Node]) -> Node:
                 return node
     raise Failure(
         "no node is running" + (f": {', '.join(f'{n.name} {n.status}' for n in nodes)}" if nodes else ""),
-        "wait for the cluster (hyperpod nodes STACK), or see `hyperpod errors STACK`",
+        "wait for the cluster (hyperpod node list STACK), or see `hyperpod errors STACK`",
     )
 
 

@@ -1,4 +1,4 @@
-"""``users``: who of the stack's people has an account on which node, and the same list applied to all of them."""
+"""The stack's people: who has an account on which node, and the same list applied to all of them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from hyperpod_node.people.apply import digest
 from components.nodes import provisioning
 from components.nodes.lifecycle_bucket import PREFIX
 
-from ..failures import Failure, bad_input, described
+from ..failures import Exit, Failure, bad_input, described
+from ..outcome import Outcome
 from ..target import Target
 from . import sessions
 from .node import Node
+from .nodes import list_nodes
 
 COMMAND = "/opt/hyperpod/bin/hyperpod-users"
 _SECONDS = 360.0
@@ -51,6 +53,37 @@ def require_slurm(target: Target) -> None:
         raise bad_input("pods have no accounts on nodes", "who may use a namespace is in hyperpod:teams")
 
 
+def running(target: Target) -> list[Node]:
+    """The nodes that have accounts. Raises Failure for an EKS stack."""
+    require_slurm(target)
+    return [node for node in list_nodes(target) if node.status == "Running"]
+
+
+def apply(target: Target, dry_run: bool) -> Outcome:
+    """Apply the deployed list to every running node. Raises Failure where a node is not as configured afterwards."""
+    found = ask(target, running(target), apply=not dry_run)
+    notes = [f"{one.node}: {line}" for one in found for line in (*one.warnings, *filter(None, [one.trouble]))]
+    behind = [one for one in found if not (one.trouble or one.good or one.warnings)]
+    if dry_run and behind:
+        locked = sorted({who for one in found for who in one.extra})
+        return Outcome(changes=[_difference(one) for one in behind], notes=notes, locked=locked)
+    if behind:
+        names = ", ".join(one.node for one in behind)
+        said = f"{names}: the lifecycle bucket has another list than Pulumi.{target.stack}.yaml"
+        raise Failure(said, f"hyperpod deploy {target.stack}, then hyperpod apply {target.stack}")
+    if notes:
+        unknown = all(one.good or one.trouble for one in found)
+        raise Failure("\n".join(notes), f"hyperpod errors {target.stack}", Exit.CANNOT_KNOW if unknown else Exit.FAILED)
+    return Outcome(changes=[] if dry_run else [f"{len(found)} nodes have the list"])
+
+
+def _difference(one: NodePeople) -> str:
+    """A change of one node's accounts, in words."""
+    parts = (("add", one.missing), ("lock", one.extra))
+    told = "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names)
+    return f"{one.node}: {told or 'change keys, groups or rights'}"
+
+
 def ask(target: Target, nodes: Sequence[Node], *, apply: bool) -> list[NodePeople]:
     """Every node's answer, in their order. ``apply``: the list that is in the lifecycle bucket first."""
     command = f"sudo -n {COMMAND}" + (f" {shlex.join(_asked(target))}" if apply else "")
@@ -76,7 +109,9 @@ def _one(target: Target, node: Node, command: str) -> NodePeople:
         old = f"{COMMAND}: command not found" in ran.output
         return NodePeople(
             node=node.name,
-            trouble=f"its scripts knew no people: hyperpod run-scripts {target.stack} {node.name}" if old else last,
+            trouble=f"its scripts knew no people: hyperpod node run-scripts {target.stack} {node.name}"
+            if old
+            else last,
         )
     try:
         return read(target, node.name, json.loads(last))

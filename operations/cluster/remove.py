@@ -1,4 +1,4 @@
-"""``remove``: the nodes that somebody names leave the cluster, and the configuration's counts follow.
+"""The nodes that somebody names leave the cluster, and the configuration's counts follow.
 
 UpdateCluster, which `scale` and Pulumi use, takes a count alone and terminates nodes at random; BatchDeleteClusterNodes
 takes the nodes (SageMaker Developer Guide, "Scale down a SageMaker HyperPod cluster").
@@ -21,7 +21,7 @@ from .node import Node
 from .scale import Scaling
 
 # slurmctld's reason for a node that this verb has taken out.
-REASON = "hyperpod remove"
+REASON = "hyperpod node remove"
 # The same page: at most 99 instances in a request. NodeIds takes more by the API's model, and Support decides about it.
 # With a NodeLogicalId among them it takes 50 of both (SageMaker API Reference, BatchDeleteClusterNodes).
 _MOST_NODES, _MOST_MIXED = 99, 50
@@ -92,7 +92,9 @@ def wait(target: Target, gone: Sequence[Node], say: Callable[[str], None]) -> No
 
     while left := there():
         if time.monotonic() >= end:
-            raise Failure(f"{named(left)} did not go within {_GONE_SECONDS / 60:.0f} minutes", "hyperpod nodes STACK")
+            raise Failure(
+                f"{named(left)} did not go within {_GONE_SECONDS / 60:.0f} minutes", "hyperpod node list STACK"
+            )
         say(f"{len(gone) - len(left)} of {len(gone)} nodes are gone; waiting for {named(left)} ...")
         time.sleep(_AGAIN_SECONDS)
 

@@ -1,4 +1,4 @@
-"""``run-scripts``: the stack's current lifecycle scripts once more, on nodes that are there.
+"""The stack's current lifecycle scripts once more, on nodes that are there.
 
 No call to AWS does it for a controller: BatchReplaceClusterNodes leaves controllers out, and UpdateClusterSoftware does
 nothing without a newer image. What AWS names instead is this: "You can also run lifecycle scripts directly in the
@@ -26,7 +26,7 @@ from . import nodes as cluster_nodes
 from .node import Node
 
 # slurmctld's reason for a node that this verb has taken out; by it a later run knows which of them to take back.
-REASON = "hyperpod run-scripts"
+REASON = "hyperpod node run-scripts"
 # The seconds that HyperPod gives the scripts, too (SageMaker Developer Guide, troubleshooting: an hour).
 _SECONDS = 3600.0
 _ROLES = ("controller", "login", "worker")
@@ -71,12 +71,12 @@ def chosen(target: Target, where: Sequence[str]) -> tuple[list[Node], list[Node]
     if target.on_eks:
         raise bad_input(
             f"{target.stack} has no Slurm, whose nodes this is for",
-            "hyperpod update-software, or hyperpod replace NODE",
+            "hyperpod node update-software, or hyperpod node replace NODE",
         )
     nodes = cluster_nodes.list_nodes(target)
     found = cluster_nodes.several(nodes, where) if where else nodes
     if away := [f"{node.name} is {node.status}" for node in found if node.status != "Running"]:
-        raise Failure(f"not every node runs: {', '.join(away)}", "name the others, or wait: hyperpod nodes STACK")
+        raise Failure(f"not every node runs: {', '.join(away)}", "name the others, or wait: hyperpod node list STACK")
     cluster_nodes.controller(nodes)
     return nodes, sorted(found, key=lambda node: _ROLES.index(node.role))
 

@@ -90,7 +90,7 @@ def _read(node: Node, text: str, nonce: str) -> Remote:
             raise cannot_know(f"Session Manager's plugin on this machine is older than 1.2.536: {said}", _PLUGIN_HELP)
         raise cannot_know(
             f"the session with {node.name} ended before the command did; it said: {said[-400:]}",
-            "is the node healthy? `hyperpod nodes STACK`",
+            "is the node healthy? `hyperpod node list STACK`",
         )
     body = lines[begin + 1 : end]
     # This empty line is ours.

@@ -1,4 +1,4 @@
-"""``find-slow-node``: tests between pairs of workers, and which node, link or switch they show to be slow."""
+"""Tests between pairs of workers, and which node, link or switch they show to be slow."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _in_pods(target: Target, nodes: int, timeout: float, on_phase: job_run.OnPha
 
 
 def in_the_verbs_terms(result: Result) -> Result:
-    """The same with the nodes' names as ``nodes`` lists them."""
+    """The same with the nodes' names as ``node list`` has them."""
 
     def ends(found: tuple[str, str]) -> tuple[str, str]:
         return result.names.get(found[0], found[0]), result.names.get(found[1], found[1])

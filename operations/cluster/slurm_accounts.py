@@ -1,4 +1,4 @@
-"""``accounts``: makes Slurm's accounts and limits on the running controller what the stack's configuration says."""
+"""Slurm's accounts and limits on the running controller, as the stack's configuration has them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import zlib
 from components.nodes import provisioning
 
 from ..failures import Failure, bad_input
+from ..outcome import Outcome
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import sessions
@@ -19,8 +20,11 @@ _UNPACK = "python3 -c 'import base64, sys, zlib; print(zlib.decompress(base64.b6
 _APPLY = "sudo -n /opt/hyperpod/bin/hyperpod-slurm-accounts"
 
 
-def apply(target: Target) -> list[str]:
-    """Apply them. What was done, line by line. Raises Failure where the controller refuses."""
+def apply(target: Target, dry_run: bool) -> Outcome:
+    """Apply them, except what people have added or the configuration no longer names: notes say which is kept.
+
+    Raises Failure where the controller refuses.
+    """
     wanted = None if target.on_eks else provisioning.accounting(target.config)
     if wanted is None:
         raise bad_input(
@@ -30,11 +34,13 @@ def apply(target: Target) -> list[str]:
     text = json.dumps(dataclasses.asdict(wanted)).encode()
     packed = base64.b64encode(zlib.compress(text, 9)).decode()
     head = cluster_nodes.controller(cluster_nodes.list_nodes(target))
-    ran = sessions.run_remote(target, head, f"{_UNPACK} {shlex.quote(packed)} | {_APPLY}", timeout=300)
+    command = f"{_APPLY} --dry-run" if dry_run else _APPLY
+    ran = sessions.run_remote(target, head, f"{_UNPACK} {shlex.quote(packed)} | {command}", timeout=300)
     lines = [line for line in ran.output.splitlines() if line.strip()]
     if ran.code != 0:
         raise Failure(
             f"{head.name} did not apply the accounts: {lines[-1] if lines else ran.code}",
-            f"if its scripts ran before slurm.accounting was set: hyperpod run-scripts {target.stack} controller",
+            f"if its scripts ran before slurm.accounting was set: hyperpod node run-scripts {target.stack} controller",
         )
-    return lines
+    changes = [line.partition(": ")[2] for line in lines if line.startswith(("done: ", "would do: "))]
+    return Outcome(changes=changes, notes=[line for line in lines if line.startswith("kept: ")])

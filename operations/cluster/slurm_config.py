@@ -1,10 +1,9 @@
-"""``slurm-config``: the stack's own lines of slurm.conf on the running controller, which tries them first."""
+"""The stack's own lines of slurm.conf on the running controller, which tries them first."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
 
 from hyperpod_node.slurm import extra_conf as on_node
 
@@ -13,6 +12,7 @@ from components.nodes.lifecycle_bucket import PREFIX
 from components.slurm import conf_folder
 
 from ..failures import Failure, bad_input
+from ..outcome import Outcome
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import sessions
@@ -21,16 +21,7 @@ COMMAND = "/opt/hyperpod/bin/hyperpod-slurm-config"
 _SECONDS = 300.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Applied:
-    """What the controller uses now, and whether that is new to it."""
-
-    node: str
-    files: tuple[str, ...]
-    changed: bool
-
-
-def apply(target: Target) -> Applied:
+def apply(target: Target, dry_run: bool) -> Outcome:
     """Have the controller take the files from the lifecycle bucket. Raises Failure where it refuses, with the line."""
     if target.on_eks:
         raise bad_input(f"{target.stack} has no Slurm", "leave hyperpod:slurm out with orchestrator eks")
@@ -39,19 +30,20 @@ def apply(target: Target) -> Applied:
     head = cluster_nodes.controller(cluster_nodes.list_nodes(target))
     wanted = on_node.parse(provisioning.conf_text(target.config, target.names), "the configuration").files
     uri = f"s3://{target.names.bucket}/{PREFIX}/{provisioning.CONF_FILE}"
-    words = [uri, "--region", target.aws.region] if wanted else []
+    words = [*([uri, "--region", target.aws.region] if wanted else []), *(["--dry-run"] if dry_run else [])]
     ran = sessions.run_remote(target, head, f"sudo -n {shlex.join([COMMAND, *words])}", timeout=_SECONDS)
     last = (ran.output.strip().splitlines() or ["no output"])[-1]
     if ran.code:
         old = f"{COMMAND}: command not found" in ran.output
         raise Failure(
             f"{head.name} changed nothing: {'its scripts do not know slurm.extraConf' if old else last}",
-            f"hyperpod run-scripts {target.stack} controller" if old else "correct the line, deploy, and try again",
+            f"hyperpod node run-scripts {target.stack} controller" if old else "correct the line and deploy again",
         )
     found = json.loads(last)
     if found["digest"] != on_node.digest(wanted):
         raise Failure(
-            f"the lifecycle bucket has other lines than Pulumi.{target.stack}.yaml names, and {head.name} uses them",
-            f"hyperpod deploy {target.stack}, then hyperpod slurm-config {target.stack}",
+            f"the lifecycle bucket has other lines than Pulumi.{target.stack}.yaml names",
+            f"hyperpod deploy {target.stack}, then hyperpod apply {target.stack}",
         )
-    return Applied(node=head.name, files=tuple(found["files"]), changed=bool(found["changed"]))
+    files = ", ".join(found["files"]) or "no file of its own"
+    return Outcome(changes=[f"{head.name} includes {files}"] if found["changed"] else [])

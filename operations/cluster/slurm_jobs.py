@@ -104,7 +104,7 @@ class SlurmJobs:
                 lines = [line for line in ran.output.splitlines() if line.strip()]
                 raise Failure(
                     f"{job.name} was not submitted: {lines[-1] if lines else ran.code}",
-                    f"hyperpod nodes {self._target.stack}; people: hyperpod users {self._target.stack}",
+                    f"hyperpod node list {self._target.stack}; people: hyperpod node users {self._target.stack}",
                 )
         found = re.search(r"^Submitted batch job (\d+)", ran.output, re.MULTILINE)
         if found is None:

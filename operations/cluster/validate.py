@@ -100,7 +100,7 @@ class Validation:
             found = running[group.name]
             others = [f"{n.name} {n.status}" for n in self._nodes if n.group == group.name and n.status != "Running"]
             detail = f"{found} of {group.count} running" + (f"; {', '.join(others)}" if others else "")
-            hint = f"hyperpod nodes {self._target.stack}; hyperpod errors {self._target.stack}"
+            hint = f"hyperpod node list {self._target.stack}; hyperpod errors {self._target.stack}"
             yield _check(f"{group.role} nodes of {group.name}", found == group.count, detail, hint)
         known = {group.name for group in self._target.config.instance_groups}
         for name in sorted(running.keys() - known):
@@ -206,10 +206,10 @@ class Validation:
         if state == INCOMPLETE:
             missing = (metadata.get("annotations") or {}).get(SETUP, "")
             probe = f"hyperpod assumptions {stack} --id eks-data-volume; " if "pod-disk" in missing else ""
-            hint = f"docs/health.md#set-up; hyperpod replace {stack} {node.name} runs the scripts again"
+            hint = f"docs/health.md#set-up; hyperpod node replace {stack} {node.name} runs the scripts again"
             yield _check(name, False, missing, probe + hint)
         elif state != COMPLETE:
-            detail, hint = "the node has not labelled itself", f"hyperpod health {stack} says why"
+            detail, hint = "the node has not labelled itself", f"hyperpod node health {stack} says why"
             yield Check(name=name, result="UNKNOWN", detail=detail, hint=hint)
 
     def in_pods(self) -> Iterator[Check]:
@@ -282,7 +282,7 @@ class Validation:
                     node.name, False, f"hyperpod-validate said: {said[0]}", "did on_create.sh run? see the node's log"
                 )
             ]
-        run = f"hyperpod exec {self._target.stack} {node.name}"
+        run = f"hyperpod node exec {self._target.stack} {node.name}"
         hint = f"{run} -- sudo /opt/hyperpod/bin/hyperpod-validate"
         bad = [one for one in found["checks"] if not one["passed"]]
         if not bad:

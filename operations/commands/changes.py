@@ -1,4 +1,4 @@
-"""The verbs ``replace``, ``reboot``, ``scale`` and ``update-software``."""
+"""The verbs ``scale``, and ``replace``, ``reboot`` and ``update-software`` of ``node``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .. import target
 from ..cluster import changes, scale
 from ..cluster import nodes as cluster_nodes
 from ..cluster.node import Node
-from ..deployment import beforehand, deploy
+from ..deployment import deploy, preflight
 from ..failures import Exit, bad_input
 from ..target import Target
 from ..terminal import console
@@ -32,8 +32,8 @@ def replace_command(
     one's names: with --yes, give the instance id.
 
     \b
-      hyperpod replace slurm-gpu workers-2
-      hyperpod replace slurm-gpu i-0123456789abcdef0 --yes
+      hyperpod node replace slurm-gpu workers-2
+      hyperpod node replace slurm-gpu i-0123456789abcdef0 --yes
     """
     _change("replace", node, stack, changes.replace_nodes, yes, as_json)
 
@@ -47,7 +47,7 @@ def reboot_command(
     keep their data. With --yes, give the instance id.
 
     \b
-      hyperpod reboot slurm-gpu workers-2
+      hyperpod node reboot slurm-gpu workers-2
     """
     _change("reboot", node, stack, changes.reboot_nodes, yes, as_json)
 
@@ -74,7 +74,7 @@ def _change(
     if as_json:
         console.emit({"verb": verb, "accepted": accepted, "jobs": plan.jobs, "unknown": plan.unknown})
     else:
-        console.say(f"SageMaker accepted: {verb} {wanted.name}. Follow it: hyperpod nodes {stack}", "green")
+        console.say(f"SageMaker accepted: {verb} {wanted.name}. Follow it: hyperpod node list {stack}", "green")
 
 
 def update_software_command(
@@ -94,8 +94,8 @@ def update_software_command(
     Shows what happens to the jobs and asks for confirmation.
 
     \b
-      hyperpod update-software slurm-gpu --group workers
-      hyperpod update-software eks-gpu --group workers --batch 2
+      hyperpod node update-software slurm-gpu --group workers
+      hyperpod node update-software eks-gpu --group workers --batch 2
     """
     chosen = target.load(stack)
     groups = list(group or [])
@@ -110,7 +110,7 @@ def update_software_command(
     if as_json:
         console.emit({"verb": "update-software", "cluster": arn, "jobs": plan.jobs, "unknown": plan.unknown})
     else:
-        console.say(f"SageMaker is updating {chosen.cluster_name}. Follow it: hyperpod nodes {stack}", "green")
+        console.say(f"SageMaker is updating {chosen.cluster_name}. Follow it: hyperpod node list {stack}", "green")
 
 
 def scale_command(
@@ -153,7 +153,7 @@ def scale_command(
     if wanted.before == wanted.after:
         console.note(f"{group} already has {count} nodes in the configuration.")
     if not rehearse:
-        beforehand.require_plans(wanted.target)
+        preflight.require_plans(wanted.target)
     with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as (engine, _):
         if rehearse:
             deploy.run(chosen, engine, "up")

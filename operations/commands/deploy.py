@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from .. import target
-from ..deployment import beforehand, deploy, preconditions
+from ..deployment import deploy, preconditions, preflight
 from ..deployment.bench import Account, rehearsed
 from ..deployment.engines import Engine, open_stack
 from ..failures import Exit, Failure
@@ -18,7 +18,7 @@ from ..failures.advice import REHEARSE_AGAIN, next_step
 from ..kubernetes import governance
 from ..target import Target
 from ..terminal import console
-from ..terminal.output_options import MANNER
+from ..terminal.output_options import OPTIONS
 from . import deployed
 from .deploy_report import document, number, show, show_inputs, show_plan
 
@@ -219,11 +219,11 @@ def open_engine(
 ) -> Iterator[tuple[Engine, Account | None]]:
     if not rehearse:
         if chosen.on_eks:
-            beforehand.require_aws_cli()
+            preflight.require_aws_cli()
             if create:
-                beforehand.bring_charts()
+                preflight.bring_charts()
         if create:
-            beforehand.require_plans(chosen)
+            preflight.require_plans(chosen)
         engine: Engine = open_stack(chosen, create=create, install_cli=install_cli)
         if create:
             preconditions.require(chosen, anyway=anyway)
@@ -255,4 +255,4 @@ def finish(chosen: Target, report: deploy.Report, as_json: bool, *, rehearse: bo
 
 def _again() -> str:
     """The command that was cancelled."""
-    return f"{MANNER.line}    # AWS was not touched, and the embedded account is gone with all that was made in it"
+    return f"{OPTIONS.line}    # AWS was not touched, and the embedded account is gone with all that was made in it"

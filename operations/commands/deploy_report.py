@@ -70,7 +70,7 @@ def unknown_groups(report: deploy.Report) -> list[str]:
     """What Slurm lacks of groups that are added, in a line, or none."""
     names = ", ".join(report.unknown_groups)
     said = "Slurm's controller makes no partition of that name, and may expect other accelerators of its nodes"
-    return [f"{names}: {said}, until `hyperpod run-scripts {report.stack} controller`"] if names else []
+    return [f"{names}: {said}, until `hyperpod node run-scripts {report.stack} controller`"] if names else []
 
 
 def show_inputs(report: deploy.Report) -> None:

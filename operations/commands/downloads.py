@@ -1,4 +1,4 @@
-"""The verbs ``charts`` and ``containers``, which download what a stack needs from others."""
+"""The verbs of ``download``, for what a stack needs from others."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def charts_command(
     charts by itself.
 
     \b
-      hyperpod charts
-      hyperpod charts --from downloads/
+      hyperpod download charts
+      hyperpod download charts --from downloads/
     """
     with Progress(console=console.progress(), transient=True) as progress:
         found = [charts.bring(chart, offline=offline, progress=progress) for chart in (HYPERPOD, KUEUE)]
@@ -64,8 +64,8 @@ def containers_command(
     publishes no digest of Enroot's packages, so the first download sets it.
 
     \b
-      hyperpod containers packages/
-      hyperpod containers packages/ --from downloads/
+      hyperpod download containers packages/
+      hyperpod download containers packages/ --from downloads/
     """
     with Progress(console=console.progress(), transient=True) as progress:
         found = containers.bring(folder, offline, progress)

@@ -1,4 +1,4 @@
-"""The verbs ``health`` and ``deep-check``."""
+"""The verbs ``node health`` and ``node deep-check``."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def health_command(
     one could not be asked.
 
     \b
-      hyperpod health slurm-gpu
-      hyperpod health eks-gpu --now --json
+      hyperpod node health slurm-gpu
+      hyperpod node health eks-gpu --now --json
     """
     chosen = target.load(stack)
     nodes = cluster_nodes.list_nodes(chosen)
@@ -99,8 +99,8 @@ def deep_check_command(
     takes one such request at a time.
 
     \b
-      hyperpod deep-check slurm-gpu workers-2
-      hyperpod deep-check eks-gpu workers --check InstanceConnectivity
+      hyperpod node deep-check slurm-gpu workers-2
+      hyperpod node deep-check eks-gpu workers --check InstanceConnectivity
     """
     chosen = target.load(stack)
     checks = list(dict.fromkeys(check or [health.DeepCheck.STRESS]))
@@ -116,4 +116,4 @@ def deep_check_command(
     if as_json:
         console.emit({"cluster": arn, "nodes": [node.name for node in wanted], "checks": checks, "jobs": plan.jobs})
     else:
-        console.say(f"HyperPod checks {len(wanted)} nodes. Follow it: hyperpod nodes {stack} --watch", "green")
+        console.say(f"HyperPod checks {len(wanted)} nodes. Follow it: hyperpod node list {stack} --watch", "green")

@@ -25,8 +25,8 @@ def image_command(
     with EFA. The image is pushed to the stack's registry. Use it with `job run NAME --image IMAGE`.
 
     \b
-      hyperpod image eks-gpu
-      hyperpod image eks-gpu --build
+      hyperpod job image eks-gpu
+      hyperpod job image eks-gpu --build
     """
     chosen = target.load(stack)
     wanted = plan(repository_of(chosen))

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import typer
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from .. import target
 from ..jobs.choices import Choices
 from ..jobs.specs import JOBS
 from ..terminal import console
+from ..terminal.command_line import add, new_group
+from .image import image_command
 from .running_jobs import Name, cancel_command, list_command, logs_command
 from .submitting import Following, Wanted, run, with_records
 
 _WIDEST = max(map(len, JOBS))
-job_app = typer.Typer(
-    help="\n".join(
-        (
-            "Run jobs on a stack's nodes, and look after them.",
-            "\n\b",
-            "  hyperpod job run eks-gpu nanogpt",
-            "  hyperpod job print eks-gpu nanogpt | kubectl apply -f -",
-            "  hyperpod job list slurm-gpu",
-            "\n\b",
-            "Jobs:",
-            *(f"  {name:{_WIDEST}}  {job.title}" for name, job in JOBS.items()),
-        )
-    ),
-    add_completion=False,
-)
 
 
-@job_app.command("print")
 @with_records
 def print_command(stack: console.Stack, name: Name, choices: Choices, as_json: console.Json = False) -> None:
     """Print a job, for kubectl apply or sbatch.
@@ -41,12 +28,6 @@ def print_command(stack: console.Stack, name: Name, choices: Choices, as_json: c
     Wanted(target=target.load(stack), name=name, choices=choices).show(as_json)
 
 
-job_app.command("list")(list_command)
-job_app.command("logs")(logs_command)
-job_app.command("cancel")(cancel_command)
-
-
-@job_app.command("run")
 @with_records
 def run_command(stack: console.Stack, name: Name, choices: Choices, following: Following) -> None:
     """Run a job. Exits with 0 if it passed, with 1 if it failed.
@@ -61,3 +42,29 @@ def run_command(stack: console.Stack, name: Name, choices: Choices, following: F
     """
     deadline = following.timeout if following.wait else None
     run(Wanted(target=target.load(stack), name=name, choices=choices, deadline=deadline), following)
+
+
+job_app = new_group(
+    "\n".join(
+        (
+            "Run jobs on a stack's nodes, and look after them.",
+            "\n\b",
+            "  hyperpod job run eks-gpu nanogpt",
+            "  hyperpod job print eks-gpu nanogpt | kubectl apply -f -",
+            "  hyperpod job list slurm-gpu",
+            "\n\b",
+            "Jobs:",
+            *(f"  {name:{_WIDEST}}  {job.title}" for name, job in JOBS.items()),
+        )
+    )
+)
+_VERBS: Mapping[str, Callable[..., Any]] = {
+    "run": run_command,
+    "list": list_command,
+    "logs": logs_command,
+    "cancel": cancel_command,
+    "print": print_command,
+    "image": image_command,
+}
+for _name, _verb in _VERBS.items():
+    add(job_app, _name, _verb)

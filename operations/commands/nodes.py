@@ -1,4 +1,4 @@
-"""The verbs ``nodes``, ``connect``, ``exec`` and ``ssh-config``."""
+"""The verbs ``list``, ``connect``, ``exec`` and ``ssh-config`` of ``node``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..terminal import console
 from ..terminal.command_line import printable
 
 NodeName = Annotated[
-    str, typer.Argument(metavar="NODE", help="A node's name as in `nodes`, its group, host name or instance id.")
+    str, typer.Argument(metavar="NODE", help="A node's name as in `node list`, its group, host name or instance id.")
 ]
 _MARK = "# HyperPod"
 _AGAIN_SECONDS = 15
@@ -40,9 +40,9 @@ def nodes_command(
     through its API. If that fails, the other columns are still shown.
 
     \b
-      hyperpod nodes dev
-      hyperpod nodes dev --watch
-      hyperpod nodes slurm-gpu --no-state --json
+      hyperpod node list dev
+      hyperpod node list dev --watch
+      hyperpod node list slurm-gpu --no-state --json
     """
     _show(stack, no_state, as_json)
     while watch:
@@ -94,8 +94,8 @@ def connect_command(
     worker. Needs AWS's session-manager-plugin on this machine, but no open port.
 
     \b
-      hyperpod connect dev
-      hyperpod connect dev workers-2
+      hyperpod node connect dev
+      hyperpod node connect dev workers-2
     """
     chosen = target.load(stack)
     found = cluster_nodes.list_nodes(chosen)
@@ -118,9 +118,9 @@ def exec_command(
     this verb; --json tells which.
 
     \b
-      hyperpod exec dev controller -- sinfo
-      hyperpod exec dev workers-1 -- nvidia-smi -L
-      hyperpod exec dev controller -- 'squeue | wc -l'
+      hyperpod node exec dev controller -- sinfo
+      hyperpod node exec dev workers-1 -- nvidia-smi -L
+      hyperpod node exec dev controller -- 'squeue | wc -l'
     """
     chosen = target.load(stack)
     wanted = cluster_nodes.find(cluster_nodes.list_nodes(chosen), node)
@@ -153,17 +153,17 @@ def ssh_config_command(
     hyperpod:sshPublicKey.
 
     \b
-      hyperpod ssh-config dev --write ~/.ssh/config.d/hyperpod-dev
+      hyperpod node ssh-config dev --write ~/.ssh/config.d/hyperpod-dev
       ssh hyperpod-dev-controller-1
     """
     chosen = target.load(stack)
     found = cluster_nodes.list_nodes(chosen)
     text = sessions.ssh_config(chosen, found)
     if not text:
-        raise Failure("no node is running", f"hyperpod nodes {stack}")
+        raise Failure("no node is running", f"hyperpod node list {stack}")
     hosts = [line.split()[1] for line in text.splitlines() if line.startswith("Host ")]
     if write is not None:
-        _write(write.expanduser(), f"{_MARK} {stack}: written by hyperpod ssh-config\n{text}")
+        _write(write.expanduser(), f"{_MARK} {stack}: written by hyperpod node ssh-config\n{text}")
         console.note(f"Written. Try: ssh {hosts[0]}    (~/.ssh/config needs the line: Include {write})")
     if as_json:
         console.emit({"hosts": hosts, "config": text})

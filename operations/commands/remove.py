@@ -1,4 +1,4 @@
-"""The verb ``remove``."""
+"""The verb ``node remove``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .deploy import InstallCli, open_engine, settle
 def remove_command(
     stack: console.Stack,
     node: Annotated[
-        list[str], typer.Argument(metavar="NODE...", help="Workers, by the names of `nodes`, host names or ids.")
+        list[str], typer.Argument(metavar="NODE...", help="Workers, by the names of `node list`, host names or ids.")
     ],
     now: Annotated[bool, typer.Option("--now", help="Do not wait for jobs: they end with their nodes.")] = False,
     timeout: Annotated[
@@ -41,8 +41,8 @@ def remove_command(
     that no deployment brings them back. Exits with 1 where AWS refuses a node.
 
     \b
-      hyperpod remove slurm-gpu workers-2 workers-5
-      hyperpod remove slurm-gpu i-0123456789abcdef0 --now --yes
+      hyperpod node remove slurm-gpu workers-2 workers-5
+      hyperpod node remove slurm-gpu i-0123456789abcdef0 --now --yes
     """
     chosen = target.load(stack)
     nodes = cluster_nodes.list_nodes(chosen, to_come=True)

@@ -1,4 +1,4 @@
-"""The verb ``run-scripts``."""
+"""The verb ``node run-scripts``."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def run_scripts_command(
     fails, which stays out of Slurm, and exits with 1.
 
     \b
-      hyperpod run-scripts slurm-gpu controller
-      hyperpod run-scripts slurm-gpu workers --at-once 4
-      hyperpod run-scripts slurm-gpu workers-2 --no-drain
+      hyperpod node run-scripts slurm-gpu controller
+      hyperpod node run-scripts slurm-gpu workers --at-once 4
+      hyperpod node run-scripts slurm-gpu workers-2 --no-drain
     """
     chosen = target.load(stack)
     nodes, wanted = run_scripts.chosen(chosen, where or [])

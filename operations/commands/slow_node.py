@@ -1,4 +1,4 @@
-"""The verb ``find-slow-node``."""
+"""The verb ``node find-slow``."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def find_slow_node_command(
     halves of the topology. Exits with 1 if something is slow.
 
     \b
-      hyperpod find-slow-node slurm-gpu
-      hyperpod find-slow-node eks-gpu --nodes 8 --json
+      hyperpod node find-slow slurm-gpu
+      hyperpod node find-slow eks-gpu --nodes 8 --json
     """
     chosen = target.load(stack)
     number = slow_node.check(chosen, nodes)
@@ -69,6 +69,6 @@ def find_slow_node_command(
             console.prose(line)
         for name in result.findings.nodes:
             console.say(f"  look at it: hyperpod diagnose {stack} {name}")
-            console.say(f"  replace it: hyperpod replace {stack} {name}")
+            console.say(f"  replace it: hyperpod node replace {stack} {name}")
         console.prose(verdict, "bold green" if result.passed else "bold red")
     raise typer.Exit(Exit.GOOD if result.passed else Exit.FAILED)

@@ -17,7 +17,7 @@ def list_command(as_json: console.Json = False) -> None:
     """List the stacks that have a file, with their price.
 
     "~" marks an estimate, "<=" the most that it can be.
-    Reads the files alone: `hyperpod nodes STACK` asks AWS whether a cluster is
+    Reads the files alone: `hyperpod node list STACK` asks AWS whether a cluster is
     there.
 
     \b

@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ..aws import Aws
 from ..failures import bad_input, reason
+from ..outcome import Outcome
 from ..target import Target
 from ..workspaces import prometheus, tagged
 from .grafana import Grafana
@@ -66,6 +67,13 @@ def import_dashboards(target: Target, *, url: str = "", token: str = "", data_so
         found = _write(target, grafana, source, data_source)
     found.warnings.extend(warnings)
     return found
+
+
+def apply(target: Target, dry_run: bool) -> Outcome:
+    """Import them into the stack's own Grafana. An import always replaces the dashboards of the one before."""
+    found = Imported("", "", []) if dry_run else import_dashboards(target)
+    number = len(of_stack(target.config.settings))
+    return Outcome(changes=[f"import {number} dashboards into Grafana"], notes=found.warnings)
 
 
 def _write(target: Target, grafana: Grafana, source: dict[str, Any] | None, existing: str) -> Imported:

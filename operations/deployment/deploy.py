@@ -27,7 +27,7 @@ from .boots import Boots
 from .engines import Engine, PulumiEngine, attend
 from .errors import DEPLOYMENTS
 from .leftovers import Audit
-from .live import Progress
+from .progress import Progress
 
 
 @dataclass
@@ -132,7 +132,7 @@ def run(
     )
     if report.unknown_groups and command in ("preview", "up") and not ended.failed:
         after = "once it is deployed: " if command == "preview" else ""
-        report.next_step = f"{after}hyperpod run-scripts {target.stack} controller"
+        report.next_step = f"{after}hyperpod node run-scripts {target.stack} controller"
     if ended.failed:
         if boots.found is not None:
             ended.causes.insert(0, boots.found)

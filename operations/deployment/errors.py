@@ -20,8 +20,8 @@ from ..engine.events import name_of
 from ..failures import Failure, cannot_know, described, is_missing, reason
 from ..failures.advice import next_step
 from ..target import Target
+from .cloudtrail import refused
 from .engines import find_cli, open_cli
-from .trail import refused
 
 Item = TypeVar("Item")
 _MOST_EVENTS = 1000

@@ -118,7 +118,7 @@ def _of_none(target: Target, last: dict[str, Any] | None) -> str:
 def _next(target: Target, health: str, found: Sequence[Node]) -> str:
     if health == "broken":
         bad = next((node.name for node in found if node.status in _BAD), "")
-        return f"hyperpod errors {target.stack}" + (f", or hyperpod replace {target.stack} {bad}" if bad else "")
+        return f"hyperpod errors {target.stack}" + (f", or hyperpod node replace {target.stack} {bad}" if bad else "")
     if health == "changing":
         return f"hyperpod watch {target.stack}"
-    return f"hyperpod validate {target.stack}, or hyperpod connect {target.stack}"
+    return f"hyperpod validate {target.stack}, or hyperpod node connect {target.stack}"

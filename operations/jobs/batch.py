@@ -55,7 +55,7 @@ def submission(
     job = job or known(name, config)
     batch, settings = job.batch, config.settings
     if batch is None:
-        raise JobError([f"with Slurm {name} is a verb of its own: hyperpod {name} STACK"])
+        raise JobError(["with Slurm this is a verb: hyperpod node find-slow STACK"])
     workers, problems = find_group(config, choices.group)
     nodes = workers.count if choices.nodes is None else choices.nodes
     devices, image, user = choices.devices, choices.image, choices.user

@@ -26,7 +26,7 @@ from .specs import JOBS as SPECS
 
 ROOT = Path(__file__).parents[2]
 JOBS: tuple[str, ...] = tuple(SPECS)
-# Of the classes that `hyperpod governance` makes (operations/kubernetes/governance.py).
+# Of the classes that `hyperpod apply` makes (operations/kubernetes/governance.py).
 GOVERNED_PRIORITY = "normal"
 # SageMaker Developer Guide, "Automatically resuming a job after a node failure": on a replaced node, so often.
 _AUTO_RESUME = {

@@ -1,4 +1,4 @@
-"""``governance``: the cluster's policy for SageMaker's task governance: the priorities, and that teams share fairly.
+"""The cluster's policy for SageMaker's task governance: the priorities, and that teams share fairly.
 
 The teams' compute quotas are resources of the stack (``components/kubernetes/teams/compute_quotas.py``). For the
 policy, AWS::SageMaker::ClusterSchedulerConfig, pulumi-aws-native has no type up to 1.84.0, the newest of November 2026.
@@ -16,6 +16,7 @@ from components.kubernetes.checks import quota_name
 from components.kubernetes.teams.compute_quotas import DESCRIPTION
 
 from ..failures import Failure, bad_input
+from ..outcome import Outcome
 from ..target import Target
 from ..terminal.console import note
 
@@ -33,14 +34,6 @@ _BEYOND_REPAIR = (
 )
 _TRY_AGAIN = "UpdateFailed"
 _PAUSE_SECONDS, _TIMEOUT_SECONDS = 5.0, 600.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """What was done to a policy or quota: created, updated, unchanged or deleted."""
-
-    what: str
-    done: str
 
 
 @dataclass(frozen=True)
@@ -81,74 +74,68 @@ def wanted() -> dict[str, Any]:
     return {"PriorityClasses": classes, "FairShare": "Enabled"}
 
 
-def apply(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:
+def apply(chosen: Target, dry_run: bool, pause: float = _PAUSE_SECONDS) -> Outcome:
     """Make the policy what the program says. Raises Failure where SageMaker cannot."""
     arn, name = _cluster(chosen), _policy_name(chosen)
-    what, configuration = f"{POLICY.title} {name}", wanted()
-    summary = _at_rest(chosen, arn, name, pause)
-    if summary is None:
-        made = POLICY.call(chosen, "create", Name=name, ClusterArn=arn, SchedulerConfig=configuration)
-        _settle(chosen, made[POLICY.id_key], name, pause)
-        return [Change(what=what, done="created")]
-    found = POLICY.call(chosen, "describe", **{POLICY.id_key: summary[POLICY.id_key]})
-    if found["Status"] != _TRY_AGAIN and _contains(found.get("SchedulerConfig") or {}, configuration):
-        return [Change(what=what, done="unchanged")]
-    POLICY.call(
-        chosen,
-        "update",
-        **{POLICY.id_key: summary[POLICY.id_key]},
-        TargetVersion=found["ClusterSchedulerConfigVersion"],
-        SchedulerConfig=configuration,
-    )
-    _settle(chosen, summary[POLICY.id_key], name, pause)
-    return [Change(what=what, done="updated")]
+    summary = _find(chosen, POLICY, arn, name) if dry_run else _at_rest(chosen, arn, name, pause)
+    key = {POLICY.id_key: summary[POLICY.id_key]} if summary else {}
+    found = POLICY.call(chosen, "describe", **key) if summary else {}
+    if found.get("Status") in _SETTLED and _contains(found.get("SchedulerConfig"), wanted()):
+        return Outcome()
+    if not dry_run:
+        if summary:
+            version = found["ClusterSchedulerConfigVersion"]
+            POLICY.call(chosen, "update", **key, TargetVersion=version, SchedulerConfig=wanted())
+        else:
+            key = POLICY.call(chosen, "create", Name=name, ClusterArn=arn, SchedulerConfig=wanted())
+        _settle(chosen, key[POLICY.id_key], name, pause)
+    return Outcome(changes=[f"{'update' if summary else 'create'} {POLICY.title} {name}"])
 
 
-def remove(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:
+def remove(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[str]:
     """Remove the policy, and quotas that this verb made until November 2026, and wait until they are gone: a cluster
     that has any cannot be deleted (the guide's "Troubleshoot"). The stack's own quotas stay, and go with it.
     """
     arn, name = _cluster(chosen), _policy_name(chosen)
     going = [(QUOTA, one) for one in _of_earlier_versions(chosen, arn)]
     going += [(POLICY, one) for one in POLICY.listed(chosen, arn, NameContains=name) if one["Name"] == name]
-    changes = []
     for kind, one in going:
         if one["Status"] != "Deleting":
             kind.call(chosen, "delete", **{kind.id_key: one[kind.id_key]})
         _wait_for_end(chosen, kind, arn, one["Name"], pause)
-        changes.append(Change(what=f"{kind.title} {one['Name']}", done="deleted"))
-    return changes
+    return [f"{kind.title} {one['Name']}" for kind, one in going]
 
 
 def begin(chosen: Target) -> None:
     """Before a deploy: raise Failure where the cluster has quotas of the same teams that the stack does not own."""
-    if not _governs(chosen) or not chosen.found_cluster:
+    if not governs(chosen) or not chosen.found_cluster:
         return
     if names := [one["Name"] for one in _of_earlier_versions(chosen, _cluster(chosen))]:
         raise Failure(
-            f"an earlier version of `hyperpod governance` made {', '.join(names)}, and the stack would make the same",
-            f"while no job runs: hyperpod governance {chosen.stack} --remove, and deploy again",
+            f"an earlier version of `hyperpod apply` made {', '.join(names)}, and the stack would make the same",
+            f"while no job runs: hyperpod apply {chosen.stack} --remove-policy, and deploy again",
         )
 
 
-def end(chosen: Target) -> list[Change]:
+def end(chosen: Target) -> list[str]:
     """``remove`` for a stack that is about to be destroyed, whatever it uses and however much of it is there.
 
     AWS would refuse only the cluster, after the namespaces and the add-on, without which none may go any more.
     """
-    changes = remove(chosen) if _governs(chosen) and chosen.found_cluster else []
-    for change in changes:
-        note(f"{change.what}: {change.done}")
-    return changes
+    gone = remove(chosen) if governs(chosen) and chosen.found_cluster else []
+    for what in gone:
+        note(f"{what}: deleted")
+    return gone
 
 
-def _governs(chosen: Target) -> bool:
+def governs(chosen: Target) -> bool:
+    """Whether the stack uses SageMaker's task governance."""
     return chosen.on_eks and chosen.config.settings.charts.queues == "task-governance"
 
 
 def _cluster(chosen: Target) -> str:
     """The ARN of the cluster. Raises Failure for a stack without task governance."""
-    if not _governs(chosen):
+    if not governs(chosen):
         raise bad_input(
             f"{chosen.stack} does not use task governance",
             "set hyperpod:charts.queues to task-governance and deploy, or use Kueue's own queues as they are",

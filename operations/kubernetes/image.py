@@ -1,4 +1,4 @@
-"""``image``: build the jobs' container image and push it to the stack's registry, or print how."""
+"""Build the jobs' container image and push it to the stack's registry, or print how."""
 
 from __future__ import annotations
 

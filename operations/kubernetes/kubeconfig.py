@@ -14,7 +14,7 @@ def describe(chosen: Target) -> dict[str, Any]:
     """EKS's description of the control plane. Raises Failure for a Slurm stack."""
     if not chosen.on_eks:
         raise bad_input(
-            f"{chosen.stack} is a Slurm stack: it has no Kubernetes API", f"hyperpod connect {chosen.stack}"
+            f"{chosen.stack} is a Slurm stack: it has no Kubernetes API", f"hyperpod node connect {chosen.stack}"
         )
     return dict(chosen.aws.client("eks").describe_cluster(name=chosen.cluster_name)["cluster"])
 

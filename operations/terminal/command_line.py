@@ -6,8 +6,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -17,18 +17,10 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from ..failures import Exit, Failure, bad_input
+from ..project import stack_names
 from .interrupts import Interrupted
-from .stack_argument import VARIABLE, stack_first, verb_of
-
-# Typer's and pydantic's words, and shorter ones.
-_OTHER_WORDS = {
-    r"No such option: --json.*": "this command has no result that -o or --json could change",
-    r" \(Possible options.*| Did you mean.*": "",
-    r"Input should be a valid integer.*": "not a whole number",
-    r"Input should be greater than or equal to": "at least",
-    r"Value error, ": "",
-}
-
+from .output_options import OPTIONS, with_output_options
+from .stack_argument import ROOT, VARIABLE, Verb
 
 # A command as the next step, and the comment after it; a command within a sentence; what stands for its spaces.
 _COPIED = re.compile(r"( *Next: (?:hyperpod|pulumi|aws|make|mkdir|kubectl|helm|sudo|export)\b.*?)(?=\s{4}|$)(.*)")
@@ -40,7 +32,7 @@ _WITHIN = re.compile(
 _NO_BREAK = "\ue000"
 
 
-class _Verbs(TyperGroup):
+class Verbs(TyperGroup):
     """Typer makes of Ctrl-C an exit code without a word; here it is a failure like others."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -72,10 +64,10 @@ def called() -> str:
     return "hyperpod" if not own.exists() or (found and Path(found).samefile(own)) else os.path.relpath(own)
 
 
-def new_app(epilog: str) -> typer.Typer:
+def new_app(epilog: str, cls: type[Verbs] = Verbs) -> typer.Typer:
     """A command line without verbs, which shows its help as plain text."""
     return typer.Typer(
-        cls=_Verbs,
+        cls=cls,
         epilog=epilog,
         add_completion=True,
         pretty_exceptions_enable=False,
@@ -90,15 +82,33 @@ def command(app: typer.Typer) -> Any:
     return typer.main.get_command(app)
 
 
-def run(app: typer.Typer, words: Sequence[str], program: str, stacks: Sequence[str]) -> int:
-    """Run a command line and return its exit code. Verbs find the words in their context's ``obj``.
+def add(app: typer.Typer, name: str, verb: Callable[..., Any], **more: Any) -> None:
+    """Add a verb, with the options of every verb."""
+    app.command(name, cls=Verb, **more)(with_output_options(verb))
 
-    Raises Failure where the words are wrong, and whatever a verb raises.
-    """
-    verbs = command(app)
-    words = stack_first(words, verbs, stacks)
+
+def renamed(verb: Callable[..., Any], now: str) -> Callable[..., Any]:
+    """The verb under a name of earlier releases, which says its name of today."""
+
+    @wraps(verb)
+    def old(*args: Any, **given: Any) -> Any:
+        if not OPTIONS.quiet:
+            Console(stderr=True).print(f"this is `{now}` now; the next release drops the old name", style="yellow")
+        return verb(*args, **given)
+
+    return old
+
+
+def new_group(help_text: str) -> typer.Typer:
+    """A noun for the verbs that belong to it."""
+    return typer.Typer(help=help_text, add_completion=False)
+
+
+def run(app: typer.Typer, words: Sequence[str], program: str) -> int:
+    """Run a command line and return its exit code. Raises Failure for wrong words, and whatever a verb raises."""
+    OPTIONS.begin(words)
     try:
-        code = verbs(args=words, prog_name=program, standalone_mode=False, obj=words)
+        code = command(app)(args=list(words) or ["--help"], prog_name=program, standalone_mode=False)
         return code if isinstance(code, int) else Exit.GOOD
     except SystemExit as ended:
         # Rich and Typer end so where nobody reads on, as in `hyperpod types | head -1`.
@@ -106,19 +116,16 @@ def run(app: typer.Typer, words: Sequence[str], program: str, stacks: Sequence[s
             return Exit.GOOD
         return ended.code if isinstance(ended.code, int) else Exit.FAILED
     except typer.TyperException as refused:
-        verb = " ".join([program, *verb_of(words, verbs)[0]])
-        raise _in_our_words(refused, f"{verb} --help", stacks) from None
+        raise _described(refused) from None
 
 
-def _in_our_words(refused: Any, usage: str, stacks: Sequence[str]) -> Failure:
-    """What Typer refused, with what was meant where that can be told."""
-    said: str = refused.format_message()
-    if said == "Missing argument 'STACK'.":
-        return bad_input("which stack? None is named", f"name one of {', '.join(stacks)}, or set {VARIABLE}    {usage}")
-    near = re.search(r"Possible options: ([\w-]+)|Did you mean '?([\w-]+)", said)
-    for theirs, ours in _OTHER_WORDS.items():
-        said = re.sub(theirs, ours, said)
-    return bad_input(said, f"did you mean {near[1] or near[2]}?    {usage}" if near else usage)
+def _described(refused: Any) -> Failure:
+    """Typer's message, with the stacks where none is named."""
+    context, param = getattr(refused, "ctx", None), getattr(refused, "param", None)
+    usage = f"{context.command_path} --help" if context else "hyperpod --help"
+    if getattr(param, "name", "") == "stack":
+        usage = f"name one of {', '.join(stack_names(ROOT))}, or set {VARIABLE}    {usage}"
+    return bad_input(refused.format_message(), usage)
 
 
 def complain(failure: Failure) -> None:

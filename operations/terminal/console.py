@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ..failures import Failure, bad_input
 from . import command_line
-from .output_options import MANNER, text_of
+from .output_options import OPTIONS, text_of
 from .tables import Column, Rows
 
 # Used by every verb.
@@ -43,7 +43,7 @@ def err() -> Console:
 
 def progress() -> Console:
     """Standard error for what goes on meanwhile; nothing with -q."""
-    return Console(stderr=True, soft_wrap=True, emoji=False, quiet=MANNER.quiet)
+    return Console(stderr=True, soft_wrap=True, emoji=False, quiet=OPTIONS.quiet)
 
 
 def emit(document: Any) -> None:
@@ -72,7 +72,7 @@ def prose(line: str, style: str = "") -> None:
 
 def note(line: str, style: str = "dim") -> None:
     """A line on standard error, apart from the result; nothing with -q."""
-    if MANNER.quiet:
+    if OPTIONS.quiet:
         return
     for part in command_line.wrapped(line, err()):
         err().print(part, style=style, markup=False, highlight=False)
@@ -80,7 +80,7 @@ def note(line: str, style: str = "dim") -> None:
 
 def remark(line: str) -> None:
     """Words beside the result, on where it comes from or what it means; nothing with -q."""
-    if not MANNER.quiet:
+    if not OPTIONS.quiet:
         prose(f"  {line}", "dim")
 
 
@@ -116,7 +116,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def can_ask() -> bool:
     """Whether a person may be asked meanwhile: at a terminal, outside CI, and not with -q."""
-    return sys.stdin.isatty() and sys.stderr.isatty() and not MANNER.quiet and not os.environ.get("CI")
+    return sys.stdin.isatty() and sys.stderr.isatty() and not OPTIONS.quiet and not os.environ.get("CI")
 
 
 # Seconds between two looks at whether a question has become pointless.

@@ -1,62 +1,83 @@
-"""How every verb answers, whatever it is: as JSON, YAML or a wide table, in silence, or with every call to AWS."""
+"""The options of every verb: the form of its result, silence, and the names of its calls to AWS."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
+from typing import Annotated, Any, Literal
 
+import typer
 import yaml
 
-from ..failures import bad_input
-
-Output = Literal["json", "yaml", "wide"]
+Output = Annotated[
+    Literal["json", "yaml", "wide"] | None, typer.Option("--output", "-o", help="Print the result in this form.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result: no progress, no notes.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also name each call to AWS.")]
+_TYPES: dict[str, Any] = {"output_form": Output, "quiet": Quiet, "verbose": Verbose}
 
 
 @dataclass
-class Manner:
-    """What this command line asked for. ``line``: the command line itself, to be run again."""
+class OutputOptions:
+    """The options of this command line, and its words."""
 
-    line: str = ""
-    output: Output | None = None
+    words: Sequence[str] = field(default_factory=list)
+    output: Literal["json", "yaml", "wide"] | None = None
     quiet: bool = False
     verbose: bool = False
 
-    def take(self, words: Sequence[str]) -> list[str]:
-        """The words without -o, -q and -v, which may be anywhere before ``--``. Raises Failure for another format."""
-        self.line = shlex.join(["hyperpod", *words])
-        self.output, self.quiet, self.verbose = None, False, False
-        end = words.index("--") if "--" in words else len(words)
-        own, rest = iter(words[:end]), list(words[end:])
-        left: list[str] = []
-        output: str | None = None
-        for word in own:
-            if word in ("-q", "--quiet"):
-                self.quiet = True
-            elif word in ("-v", "--verbose"):
-                self.verbose = True
-            elif word in ("-o", "--output") or word.startswith("--output="):
-                output = word.partition("=")[2] or next(own, "")
-            else:
-                left.append(word)
-        return [*left, *(() if output is None else self._asked(output, left)), *rest]
+    @property
+    def line(self) -> str:
+        """The command line, to be run again."""
+        return shlex.join(["hyperpod", *self.words])
 
-    def _asked(self, output: str, words: Sequence[str]) -> list[str]:
-        for known in get_args(Output):
-            if output == known:
-                self.output = known
-                return [] if known == "wide" or "--json" in words else ["--json"]
-        raise bad_input(f'-o takes {", ".join(get_args(Output))}, not "{output}"', "-o json")
+    @property
+    def as_json(self) -> bool:
+        """Whether the result is for a program; also where Typer has refused the words."""
+        own = self.words[: self.words.index("--")] if "--" in self.words else self.words
+        return bool({"--json", "json", "yaml", "--output=json", "--output=yaml"} & {*own})
+
+    def begin(self, words: Sequence[str]) -> None:
+        """Forget the command line before."""
+        self.words, self.output, self.quiet, self.verbose = list(words), None, False, False
+
+    def add(self, output_form: Literal["json", "yaml", "wide"] | None, quiet: bool, verbose: bool) -> None:
+        """Take what stands before or after the verb."""
+        self.output = output_form or self.output
+        self.quiet, self.verbose = self.quiet or quiet, self.verbose or verbose
+
+
+OPTIONS = OutputOptions()
+
+
+def with_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The verb with these options; without ``-o`` where it has no result."""
+    own = signature(command, eval_str=True)
+    has_result = "as_json" in own.parameters
+    more = {name: kind for name, kind in _TYPES.items() if has_result or name != "output_form"}
+
+    def called(**given: Any) -> Any:
+        OPTIONS.add(given.pop("output_form", None), given.pop("quiet"), given.pop("verbose"))
+        if has_result:
+            given["as_json"] |= OPTIONS.output in ("json", "yaml")
+        return command(**given)
+
+    parameters = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own.parameters.values()]
+    parameters += [
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=None if name == "output_form" else False)
+        for name, kind in more.items()
+    ]
+    called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    called.__doc__ = command.__doc__
+    return called
 
 
 def text_of(document: Any, plain: Callable[[Any], Any] | None = None) -> str:
-    """A result for machines, as JSON or as YAML. ``plain`` makes of a value what JSON has."""
+    """A result for programs, as JSON or as YAML. ``plain`` converts values that JSON lacks."""
     text = json.dumps(document, indent=2, default=plain)
-    if MANNER.output == "yaml":
+    if OPTIONS.output == "yaml":
         text = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True).rstrip()
     return text
-
-
-MANNER = Manner()

@@ -1,54 +1,28 @@
-"""The words of a command line: the stack comes first, wherever it was named."""
+"""The stack of a verb: its first word, or the environment variable HYPERPOD_STACK."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from typer.core import TyperCommand
+
+from ..project import stack_names
+
+ROOT = Path(__file__).parents[2]
 VARIABLE = "HYPERPOD_STACK"
 
 
-def verb_of(words: Sequence[str], command: Any) -> tuple[list[str], Any]:
-    """The words that name a verb, one within another, and the verb."""
-    verb: list[str] = []
-    for word in words:
-        if word not in getattr(command, "commands", {}):
-            break
-        verb.append(word)
-        command = command.commands[word]
-    return verb, command
+class Verb(TyperCommand):
+    """A verb whose stack the environment can name. Typer's ``envvar`` would give STACK the first word of others."""
 
-
-def stack_first(words: Sequence[str], command: Any, known: Sequence[str]) -> list[str]:
-    """The words with the stack after the verb, for a verb that takes one.
-
-    ``--stack NAME`` and ``-s NAME`` may name it anywhere; without a name that is ``known``, the environment variable
-    HYPERPOD_STACK does. What follows ``--`` is another command's.
-    """
-    verb, command = verb_of(words, command)
-    rest = list(words[len(verb) :])
-    argument = next((one for one in command.params if one.name == "stack"), None)
-    if argument is None:
-        return [*verb, *rest]
-    end = rest.index("--") if "--" in rest else len(rest)
-    own, others = rest[:end], rest[end:]
-    if (named := _taken(own)) is None and not {*known} & {*own}:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the variable's stack first where no word is a stack, as in ``node connect workers-2``."""
+        own = args[: args.index("--")] if "--" in args else args
+        named = os.environ.get(VARIABLE)
         # Without a stack `assumptions` means something else.
-        named = os.environ.get(VARIABLE) if argument.required or argument.default else None
-        if {"-h", "--help"} & {*own}:
-            named = None
-    return [*verb, *([named] if named else []), *own, *others]
-
-
-def _taken(words: list[str]) -> str | None:
-    """The value of --stack, which is taken out of the words."""
-    for number, word in enumerate(words):
-        if word.startswith("--stack="):
-            del words[number]
-            return word.partition("=")[2]
-        if word in ("--stack", "-s") and number + 1 < len(words):
-            named = words[number + 1]
-            del words[number : number + 2]
-            return named
-    return None
+        takes_one = any(one.name == "stack" and (one.required or one.default) for one in self.params)
+        if named and takes_one and not {*own} & {"-h", "--help", *stack_names(ROOT)}:
+            args = [named, *args]
+        return super().parse_args(ctx, args)

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .command_line import broken, printable
-from .output_options import MANNER
+from .output_options import OPTIONS
 
 # A column's name, and "right" or "whole" where its cells are numbers or bars, which are not wrapped.
 Column: TypeAlias = str | tuple[str, Literal["left", "right", "whole"]]
@@ -50,7 +50,7 @@ class Rows:
         return self._left_out(self._room(console, console.width))
 
     def _room(self, console: Console, width: int) -> int | None:
-        return width if console.is_terminal and MANNER.output != "wide" else None
+        return width if console.is_terminal and OPTIONS.output != "wide" else None
 
     def _left_out(self, room: int | None) -> list[str]:
         if room is None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from components.config import Config
 from operations.failures import Exit, bad_input
 from operations.project.loading import Project, checked, load_project
-from operations.terminal.output_options import MANNER
+from operations.terminal.output_options import OPTIONS
 
 from ..files import STANDARD_OUTPUT
 
@@ -61,7 +61,7 @@ def announce(console: Console, what: str, stack: str, config: Config, where: str
 
 def note(line: str) -> None:
     """A line beside the result; nothing with -q."""
-    Console(stderr=True, quiet=MANNER.quiet).print(line, soft_wrap=True)
+    Console(stderr=True, quiet=OPTIONS.quiet).print(line, soft_wrap=True)
 
 
 def result_file(as_json: bool, file: Path | None) -> Path | None:

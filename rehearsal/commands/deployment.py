@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import webbrowser
@@ -19,7 +20,7 @@ from operations.project.loading import Project
 from operations.project.stack_file import ProjectError
 from operations.terminal.command_line import wrapped
 from operations.terminal.interrupts import Interrupted, interruptible
-from operations.terminal.output_options import MANNER
+from operations.terminal.output_options import OPTIONS
 
 from ..files import STANDARD_OUTPUT, check_files, console_beside, progress_beside, write
 from . import ROOT, Engine, Json, Report, Set, Stack, Write, announce, load, note, result_file
@@ -33,6 +34,8 @@ EPILOG = (
     "Exit code: 0 all good, 1 the deployment, a change or destroy failed or left something, "
     "2 invalid input, or a change that is refused before anything happens, 3 the Pulumi CLI is missing, 130 Ctrl-C."
 )
+# Between two keys of one update; JSON has spaces too.
+_PAIRS = re.compile(r"\s+(?=[\w:.\[\]-]+=)")
 
 
 def deployment_command(
@@ -41,9 +44,10 @@ def deployment_command(
     then: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE...",
-            help="Change the deployed stack: one further update with these keys set, on the stack as it then is. Says "
-            "what is created, updated, replaced and deleted, and what is refused. Repeatable, one update each.",
+            metavar="KEY=VALUE",
+            help="Change the deployed stack: one further update with this key set, on the stack as it then is. Says "
+            "what is created, updated, replaced and deleted, and what is refused. Repeatable, one update each; "
+            "for one update of two keys: 'KEY=VALUE KEY=VALUE'.",
         ),
     ] = None,
     to: Annotated[
@@ -186,7 +190,9 @@ def the_rest(stack: str, chosen: Config, config: Sequence[str] | None, result: P
     """Rehearse the stack's nodes or Kubernetes objects, in a process of their own. Returns its exit code."""
     which = "nodes" if chosen.settings.orchestrator == "slurm" else "eks"
     keys = [word for key in config or () for word in ("--config", key)]
-    words = [sys.executable, "-m", "rehearsal", which, stack, "--if-possible", *keys, *(["-q"] if MANNER.quiet else [])]
+    quiet = ["-q"] if OPTIONS.quiet else []
+    command = [sys.executable, str(ROOT / "hyperpod.py"), "rehearse"]
+    words = [*command, which, stack, "--if-possible", *keys, *quiet]
     console_beside(result).print()
     return subprocess.run(
         words, cwd=ROOT, stdout=sys.stderr if result == STANDARD_OUTPUT else None, check=False
@@ -213,7 +219,7 @@ def _steps(stack: str, config: Sequence[str] | None, then: Sequence[str] | None,
 
     if other:
         return [step_to(ROOT, stack, other)]
-    return parse_steps(ROOT, stack, config or (), [step.split("\0") for step in then or ()])
+    return parse_steps(ROOT, stack, config or (), [_PAIRS.split(step.strip()) for step in then or ()])
 
 
 def _exit_code(outcome: Outcome) -> Exit:

@@ -12,13 +12,13 @@ import typer
 from operations.failures import bad_input
 from operations.terminal.command_line import called
 from operations.terminal.interrupts import interruptible
+from operations.terminal.output_options import OPTIONS
 
 from ..files import check_files, console_beside, progress_beside, write
-from . import Engine, Json, Set, Stack, Write, announce, end, load, note, result_file
+from . import ROOT, Engine, Json, Set, Stack, Write, announce, end, load, note, result_file
 
 
 def eks_command(
-    context: typer.Context,
     stack: Stack = "eks-gpu",
     config: Set = None,
     engine: Annotated[
@@ -81,7 +81,8 @@ def eks_command(
     except binaries.Missing as programs:
         raise bad_input(str(programs)) from None
     if not network.isolated():
-        network.isolate([sys.executable, "-m", "rehearsal", *context.obj[context.obj.index("eks") :]])
+        words = OPTIONS.words[OPTIONS.words.index("eks") :]
+        network.isolate([sys.executable, str(ROOT / "hyperpod.py"), "rehearse", *words])
     network.set_up()
     outcome, began = Outcome(stack=stack), time.monotonic()
     with interruptible():

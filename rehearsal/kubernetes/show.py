@@ -13,7 +13,7 @@ from .outcome import Outcome
 
 _CHARTS = {
     "hyperpod": "the HyperPod chart, from charts/",
-    "stand-in": "a stand-in for the HyperPod chart, which is not in charts/ (`hyperpod charts` brings it)",
+    "stand-in": "a stand-in for the HyperPod chart, which is not in charts/ (`hyperpod download charts` brings it)",
 }
 
 

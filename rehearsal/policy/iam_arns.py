@@ -37,8 +37,8 @@ _RANDOM = re.compile(r"-[0-9a-f]{7}$")
 _EKS_GROUP_TAG = "aws:eks:cluster-name"
 # Operator, key and values.
 Condition = tuple[tuple[str, str, tuple[str, ...]], ...]
-# The documents of AWS by which verbs and the entries of `hyperpod ssh-config` start sessions, and the one by which AWS
-# starts those of `hyperpod connect` where the stack has none of its own.
+# The documents of AWS by which verbs and the entries of `hyperpod node ssh-config` start sessions, and the one by which
+# AWS starts those of `hyperpod node connect` where the stack has none of its own.
 _DOCUMENTS, _SHELL = (NON_INTERACTIVE, SSH), "SSM-SessionManagerRunShell"
 
 

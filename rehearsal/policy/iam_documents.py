@@ -45,7 +45,7 @@ _WITH_PLAN = ("sagemaker:CreateCluster", "sagemaker:UpdateCluster")
 # What pulumi-aws asks by a filter, and not by the name: AWS decides about it on everything of the type
 # (hashicorp/terraform-provider-aws, issue 35737).
 _UNNAMED = ("rds:DescribeDBInstances",)
-_FOR_EKS = {"image", "kubeconfig"}
+_FOR_EKS = {"job", "image", "kubeconfig"}
 # Whoever deletes a cluster on EKS must be able to list and delete what this verb makes (SageMaker Developer Guide, "IAM
 # users for cluster admin", and HyperPod task governance, "Troubleshoot").
 _GOVERNANCE = "governance"

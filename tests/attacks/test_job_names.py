@@ -15,7 +15,7 @@ from operations.failures import Failure
 from operations.target import Target
 from operations.terminal import console
 from operations.terminal.command_line import complain, printable
-from operations.terminal.output_options import MANNER
+from operations.terminal.output_options import OPTIONS
 from tests.operations import test_slurm as real
 from tests.operations.aws import StubbedAws, run, stack, with_nodes, with_session
 from tests.slurm import Slurm, needs_slurm
@@ -39,7 +39,7 @@ def test_words_of_others_lose_what_would_steer_a_terminal_and_nothing_else() -> 
 
 
 def test_no_way_to_print_lets_them_through(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MANNER, "quiet", False)
+    monkeypatch.setattr(OPTIONS, "quiet", False)
     console.say(FORGED)
     console.prose(FORGED)
     console.note(FORGED)
@@ -94,7 +94,7 @@ def test_exec_shows_a_terminal_no_control_characters(
     with_session(aws)
     on(aws)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    words = ("exec", "controller", "-s", "dev", "--", "printf '12 x\\033[2K\\n13 y\\n'")
+    words = ("node", "exec", "dev", "controller", "--", "printf '12 x\\033[2K\\n13 y\\n'")
     assert run(capsys, *words)[:2] == (0, "12 x?[2K\n13 y\n")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -17,13 +17,14 @@ from botocore.exceptions import BotoCoreError
 from botocore.stub import Stubber
 
 import hyperpod
-from operations import target
+from operations import cli, target
 from operations.aws import Aws
 from operations.cli import main
 from operations.cluster import sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from operations.target import Target
+from operations.terminal import command_line
 from rehearsal.account.requests import action_of
 from rehearsal.policy.iam_documents import questions
 
@@ -166,6 +167,14 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[Aws], None]:
 def stack(aws: Aws, name: str = "dev", *settings: str) -> Target:
     """A ready stack on an account."""
     return replace(target.load(name, list(settings)), aws=aws)
+
+
+def verb_of(words: Sequence[str]) -> tuple[Any, list[str]]:
+    """The verb that the first words name, and the rest of them."""
+    verb, rest = command_line.command(cli.app), list(words)
+    while rest and (below := getattr(verb, "commands", {}).get(rest[0])):
+        verb, rest = below, rest[1:]
+    return (verb.commands["deployment"] if verb.name == "rehearse" else verb), rest
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

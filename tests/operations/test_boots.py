@@ -17,7 +17,7 @@ from operations.engine.state import HYPERPOD_CLUSTER
 from operations.failures import Exit
 from operations.failures.advice import about
 from operations.terminal import console
-from operations.terminal.output_options import MANNER
+from operations.terminal.output_options import OPTIONS
 from tests.operations.aws import ACCOUNT, CLUSTER_ID, StubbedAws, cluster, stack
 
 SINCE = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -178,7 +178,7 @@ def test_nobody_is_offered_anything_where_nobody_can_answer(instead: str, monkey
     ):
         monkeypatch.setattr("sys.stdin", stdin)
         monkeypatch.setattr("sys.stderr", stderr)
-        monkeypatch.setattr(MANNER, "quiet", instead == "-q")
+        monkeypatch.setattr(OPTIONS, "quiet", instead == "-q")
         monkeypatch.setenv("CI", "true" if instead == "CI" else "")
         assert console.can_ask() == (not instead)
     os.close(keyboard)

@@ -96,7 +96,7 @@ def test_nothing_that_is_printed_or_reported_has_a_secret(
     stack: str, planted: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     report, found = tmp_path / "report.html", tmp_path / "found.json"
-    words = ["--stack", stack, "--report", str(report), "--json", str(found)]
+    words = [stack, "--report", str(report), "--write", str(found)]
     assert rehearse(words) == Exit.GOOD
     printed = "".join(capfd.readouterr())
     assert report.stat().st_size > 10_000
@@ -159,6 +159,6 @@ def test_the_program_refuses_what_pulumi_decrypted_for_it() -> None:
 
 
 def test_a_problem_of_a_verb_does_not_print_one(planted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "nodes", "dev")
+    code, out, err = run(capsys, "node", "list", "dev")
     assert code != Exit.GOOD
     assert CANARY not in out + err

@@ -57,7 +57,7 @@ def test_the_jobs_on_a_node_are_named_before_it_goes(
         "sagemaker", operation, {"Successful": ["i-workers2"]}, NodeIds=["i-workers2"], ClusterName="hyperpod-dev"
     )
     on(aws)
-    code, out, err = run(capsys, verb, "i-workers2", "--stack", "dev", "--yes")
+    code, out, err = run(capsys, verb, "dev", "i-workers2", "--yes")
     assert code == Exit.GOOD
     assert "7  llama  ann: returns to the queue" in err
     assert "8  notebook  ben: is lost" in err
@@ -77,9 +77,9 @@ def test_a_node_without_an_instance_is_named_by_its_logical_id(
     failed = {"NodeLogicalId": LOGICAL, "ErrorCode": "InvalidInstanceStatus", "Message": "it is being made"}
     aws.answer("sagemaker", f"batch_{verb}_cluster_nodes", {"FailedNodeLogicalIds": [failed]})
     on(aws)
-    code, found = run_json(capsys, verb, LOGICAL, "-s", "dev", "--yes")
+    code, found = run_json(capsys, verb, "dev", LOGICAL, "--yes")
     assert (code, found["accepted"], found["jobs"]) == (Exit.GOOD, [LOGICAL], [])
-    code, _, err = run(capsys, verb, LOGICAL, "-s", "dev", "--yes")
+    code, _, err = run(capsys, verb, "dev", LOGICAL, "--yes")
     assert code == Exit.FAILED
     assert f"{LOGICAL}: InvalidInstanceStatus: it is being made" in err
 
@@ -107,7 +107,7 @@ def test_without_a_yes_nothing_happens(
     with_nodes(aws)
     with_session(aws)
     on(aws)
-    code, _, err = run(capsys, "replace", "workers-2", "--stack", "dev")
+    code, _, err = run(capsys, "node", "replace", "dev", "workers-2")
     assert code == Exit.BAD_INPUT
     assert "--yes" in err
     assert "Replace workers-2 (i-workers2, ip-10-1-1-2, 10.1.1.2)?" in err
@@ -123,7 +123,7 @@ def test_a_name_that_a_replacement_gets_too_needs_a_person_to_look(
 ) -> None:
     with_nodes(aws)
     on(aws)
-    code, _, err = run(capsys, verb, name, "--stack", "dev", "--yes")
+    code, _, err = run(capsys, verb, "dev", name, "--yes")
     assert code == Exit.BAD_INPUT
     assert f"{name} can be another instance after a replacement" in err
     assert "with --yes, give i-workers1" in err
@@ -139,7 +139,7 @@ def test_a_refused_node_is_a_failure_with_sagemakers_reason(
     failed = {"NodeId": "i-workers1", "ErrorCode": "InvalidInstanceStatus", "Message": "it is being replaced"}
     aws.answer("sagemaker", "batch_replace_cluster_nodes", {"Failed": [failed]})
     on(aws)
-    code, _, err = run(capsys, "replace", "i-workers1", "-s", "dev", "-y")
+    code, _, err = run(capsys, "node", "replace", "dev", "i-workers1", "-y")
     assert code == Exit.FAILED
     assert "workers-1: InvalidInstanceStatus: it is being replaced" in err
 
@@ -149,10 +149,10 @@ def test_the_slurm_controller_is_not_replaced_and_nobody_is_asked(
 ) -> None:
     with_nodes(aws)
     on(aws)
-    code, _, err = run(capsys, "replace", "i-controller1", "-s", "dev", "-y")
+    code, _, err = run(capsys, "node", "replace", "dev", "i-controller1", "-y")
     assert code == Exit.BAD_INPUT
     assert "controller-1 is the Slurm controller, which SageMaker does not replace" in err
-    assert "hyperpod reboot" in err
+    assert "hyperpod node reboot" in err
     aws.assert_all_asked()
 
 
@@ -161,7 +161,7 @@ def test_a_groups_name_is_not_taken_for_its_first_node_here(
 ) -> None:
     with_nodes(aws)
     on(aws)
-    code, _, err = run(capsys, "replace", "workers", "-s", "dev", "-y")
+    code, _, err = run(capsys, "node", "replace", "dev", "workers", "-y")
     assert code == Exit.BAD_INPUT
     assert 'no node "workers"' in err
 
@@ -174,7 +174,7 @@ def test_a_node_can_be_replaced_while_slurm_cannot_be_asked(
     with_session(aws)
     aws.answer("sagemaker", "batch_replace_cluster_nodes", {"Successful": ["i-workers1"]})
     on(aws)
-    code, document = run_json(capsys, "replace", "i-workers1", "-s", "dev", "-y")
+    code, document = run_json(capsys, "node", "replace", "dev", "i-workers1", "-y")
     assert code == Exit.GOOD
     assert "Unable to contact slurm controller" in document["unknown"]
 
@@ -237,7 +237,7 @@ def test_the_jobs_that_fewer_nodes_may_end_are_named_first(
     if said:
         with_nodes(aws)
     on(aws)
-    code, _, err = run(capsys, "scale", "workers", count, "--stack", "dev", "--yes")
+    code, _, err = run(capsys, "scale", "dev", "workers", count, "--yes")
     assert code == Exit.GOOD
     assert ("1 jobs may be affected: AWS chooses the nodes" in err) is said
     assert engine.did == [f"configure {{'hyperpod:workers[0].count': '{count}'}}", "preview", "up"]
@@ -250,7 +250,7 @@ def test_no_node_gets_new_software_without_a_yes(
     on_slurm(monkeypatch)
     with_nodes(aws)
     on(aws)
-    code, _, err = run(capsys, "update-software", "dev")
+    code, _, err = run(capsys, "node", "update-software", "dev")
     assert code == Exit.BAD_INPUT
     assert "Update the software of 3 nodes?" in err
     aws.assert_all_asked()
@@ -280,7 +280,7 @@ def test_the_queue_goes_with_the_root_volume_of_a_controller_that_gets_new_softw
 def test_so_many_nodes_at_a_time_is_for_eks(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
     """Developer Guide, "Update your AMI version in your SageMaker HyperPod cluster": batches only with EKS."""
     on(aws)
-    code, _, err = run(capsys, "update-software", "dev", "--group", "workers", "--batch", "2", "--yes")
+    code, _, err = run(capsys, "node", "update-software", "dev", "--group", "workers", "--batch", "2", "--yes")
     assert code == Exit.BAD_INPUT
     assert "all nodes of a Slurm group at once" in err
 
@@ -299,9 +299,11 @@ def test_software_is_updated_group_by_group_and_so_many_nodes_at_a_time(
         DeploymentConfig={"RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}}},
     )
     on(aws)
-    code, document = run_json(capsys, "update-software", "eks-gpu", "--group", "workers", "--batch", "1", "--yes")
+    code, document = run_json(
+        capsys, "node", "update-software", "eks-gpu", "--group", "workers", "--batch", "1", "--yes"
+    )
     assert (code, document["cluster"]) == (Exit.GOOD, arn)
-    code, _, err = run(capsys, "update-software", "dev", "--group", "wrokers")
+    code, _, err = run(capsys, "node", "update-software", "dev", "--group", "wrokers")
     assert code == Exit.BAD_INPUT, "the name is checked before anything is asked"
     assert "groups here: controller, workers" in err
 

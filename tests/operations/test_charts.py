@@ -11,7 +11,7 @@ import pytest
 
 from components.kubernetes.charts import Chart, Dependency, faults, tree_digest
 from operations.commands import downloads
-from operations.deployment import beforehand, charts
+from operations.deployment import charts, preflight
 from operations.failures import Exit, Failure
 from tests.components.kubernetes.test_charts import package
 
@@ -129,10 +129,10 @@ def test_an_archive_that_is_none_or_leaves_its_folder_is_refused(
 def test_no_chart_is_downloaded_where_a_stand_in_may_play_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
     brought: list[str] = []
     monkeypatch.setattr(charts, "bring", lambda chart: brought.append(chart.name))
-    monkeypatch.setattr(beforehand, "faults", lambda chart, path: ["it is not there"])
+    monkeypatch.setattr(preflight, "faults", lambda chart, path: ["it is not there"])
     monkeypatch.setenv("HYPERPOD_CHARTS", "unverified")
-    beforehand.bring_charts()
+    preflight.bring_charts()
     assert brought == []
     monkeypatch.delenv("HYPERPOD_CHARTS")
-    beforehand.bring_charts()
+    preflight.bring_charts()
     assert len(brought) == 2

@@ -65,14 +65,13 @@ STACKS = stack_names(ROOT)
 
 @each(
     (
-        ("hyperpod de", ["deep-check", "deploy", "destroy"]),
+        ("hyperpod de", ["deploy", "destroy"]),
         ("hyperpod cost ", STACKS),
         ("hyperpod cost dev eks", ["eks-gpu", "eks-trainium"]),
-        ("hyperpod cost --stack e", ["eks-gpu", "eks-trainium"]),
         ("hyperpod cost -o ", ["json", "yaml", "wide"]),
         ("hyperpod deploy dev --re", ["--rehearse"]),
         ("hyperpod scale eks-gpu ", ["workers", "system"]),
-        ("hyperpod update-software dev --group ", ["workers"]),
+        ("hyperpod node update-software dev --group ", ["workers"]),
         ("hyperpod explain auth", ["authenticationMode"]),
         ("hyperpod explain fsx.st", ["fsx.storageGiB"]),
         ("hyperpod explain kubernetesA", ["kubernetesApiCidrs"]),
@@ -96,7 +95,6 @@ STACKS = stack_names(ROOT)
         ("hyperpod deploy dev --rehearse -c availabilityZoneId = usw2-az1", ["usw2-az1"]),
         ("hyperpod rehearse dev --config size = m", ["medium"]),
         ("hyperpod rehearse dev --then size = m", ["medium"]),
-        ("hyperpod cost --stack = slurm-g", ["slurm-gpu"]),
         ("hyperpod rehearse nodes s", ["slurm-gpu", "slurm-trainium"]),
     )
 )
@@ -136,12 +134,12 @@ def test_nodes_are_asked_of_aws_once_in_two_minutes(
     aws.answer("sagemaker", "describe_cluster", cluster("InService"))
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node]})
     for _ in range(2):
-        assert tab("hyperpod connect dev w") == ["workers-1"]
+        assert tab("hyperpod node connect dev w") == ["workers-1"]
     aws.assert_all_asked()
     old = time.time() - completion.LASTING - 1
     os.utime(tmp_path / "dev" / "nodes.json", (old, old))
     # The account answers no more: the groups are left.
-    assert tab("hyperpod connect dev ") == ["controller", "workers"]
+    assert tab("hyperpod node connect dev ") == ["controller", "workers"]
 
 
 @each(("AccessDeniedException", "ExpiredToken", "ResourceNotFound"))
@@ -149,8 +147,8 @@ def test_where_aws_says_nothing_the_groups_are_offered_in_silence(
     code: str, tab: Callable[..., list[str]], refusing: Callable[..., RefusingAws], on: Callable[[Aws], None]
 ) -> None:
     on(refusing(code))
-    assert tab("hyperpod exec eks-gpu ") == ["workers", "system"]
-    assert tab("hyperpod exec nosuch ") == [""]
+    assert tab("hyperpod node exec eks-gpu ") == ["workers", "system"]
+    assert tab("hyperpod node exec nosuch ") == [""]
 
 
 def test_aws_is_waited_for_no_longer_than_a_moment(
@@ -159,7 +157,7 @@ def test_aws_is_waited_for_no_longer_than_a_moment(
     monkeypatch.setattr(completion, "PATIENCE", 0.05)
     monkeypatch.setattr("operations.target.load", lambda *_: time.sleep(30))
     began = time.monotonic()
-    assert tab("hyperpod connect dev ") == ["controller", "workers"]
+    assert tab("hyperpod node connect dev ") == ["controller", "workers"]
     assert time.monotonic() - began < 5
 
 

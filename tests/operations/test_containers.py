@@ -84,14 +84,14 @@ def test_the_verb_says_what_was_not_known_and_what_to_configure(
     published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "packages"
-    code, out, _ = run(capsys, "containers", str(folder), "--from", str(published))
+    code, out, _ = run(capsys, "download", "containers", str(folder), "--from", str(published))
     assert code == Exit.GOOD
     enroot, caps, pyxis, *commands = out.splitlines()
     assert enroot.endswith("new: compare it with another download")
     assert caps.endswith("new: compare it with another download")
     assert pyxis.endswith("as known")
     assert commands[-1].endswith(f"hyperpod:slurm.containerPackages {folder}")
-    code, out, _ = run(capsys, "containers", str(folder), "--from", str(published), "--json")
+    code, out, _ = run(capsys, "download", "containers", str(folder), "--from", str(published), "--json")
     assert [one["known"] for one in json.loads(out)] == [True, True, True]
 
 
@@ -104,6 +104,6 @@ def test_a_missing_file_is_named_with_its_address(published: Path, tmp_path: Pat
 
 def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    code, _, err = run(capsys, "containers", str(tmp_path / "file"))
+    code, _, err = run(capsys, "download", "containers", str(tmp_path / "file"))
     assert code == Exit.BAD_INPUT
     assert "is no folder" in err

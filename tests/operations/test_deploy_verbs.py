@@ -256,7 +256,7 @@ def test_the_real_cli_deploys_the_default_stack_and_scales_it_without_touching_t
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = (ROOT / "Pulumi.dev.yaml").read_text()
-    code, out, err = run(capsys, "scale", "workers", "3", "--stack", "dev", "--rehearse", "--json")
+    code, out, err = run(capsys, "scale", "dev", "workers", "3", "--rehearse", "--json")
     assert code == Exit.GOOD
     # The cluster alone: how many nodes there are is no fact that nodes are given.
     assert json.loads(out)["counts"]["update"] == 1
@@ -268,12 +268,12 @@ def test_the_real_cli_deploys_the_default_stack_and_scales_it_without_touching_t
 def test_ctrl_c_during_a_rehearsal_ends_with_130() -> None:
     program = (
         "import os, signal, sys, hyperpod\nhyperpod.join()\n"
-        "from operations.deployment import live\nfrom operations.cli import main\n"
-        "seen = live.Progress.event\n"
+        "from operations.deployment import progress\nfrom operations.cli import main\n"
+        "seen = progress.Progress.event\n"
         "def event(self, happened):\n"
         "    seen(self, happened)\n"
         "    if happened.resource.name == 'network-vpc': os.kill(os.getpid(), signal.SIGINT)\n"
-        "live.Progress.event = event\nsys.exit(main(['deploy', 'dev', '--rehearse', '--json']))\n"
+        "progress.Progress.event = event\nsys.exit(main(['deploy', 'dev', '--rehearse', '--json']))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -360,10 +360,10 @@ def test_an_eks_stack_gets_the_charts_that_it_lacks_before_the_engine_starts(
 ) -> None:
     brought: list[str] = []
     monkeypatch.setattr(
-        "operations.deployment.beforehand.faults", lambda chart, folder: [chart.name][: chart.name != "kueue"]
+        "operations.deployment.preflight.faults", lambda chart, folder: [chart.name][: chart.name != "kueue"]
     )
     monkeypatch.setattr("operations.deployment.charts.bring", lambda chart: brought.append(chart.name))
-    monkeypatch.setattr("operations.deployment.beforehand.require_aws_cli", lambda: None)
+    monkeypatch.setattr("operations.deployment.preflight.require_aws_cli", lambda: None)
     with (
         pytest.raises(Failure, match="no Pulumi CLI"),
         open_engine(target.load("eks-gpu"), False, None, create=True, install_cli=False),

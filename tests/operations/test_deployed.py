@@ -36,7 +36,7 @@ def answers(aws: StubbedAws, *nodes: dict[str, object]) -> None:
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": list(nodes)})
 
 
-@pytest.mark.parametrize("verb", [("deploy", "dev"), ("scale", "workers", "4", "--stack", "dev")])
+@pytest.mark.parametrize("verb", [("deploy", "dev"), ("scale", "dev", "workers", "4")])
 def test_nodes_without_an_instance_are_told_of_after_an_update(
     verb: tuple[str, ...], real: Target, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,18 +64,18 @@ def test_who_adds_a_group_to_a_living_slurm_cluster_is_told_what_its_controller_
 
     engine = Planning(inputs=told.inputs)
     monkeypatch.setattr("operations.commands.deploy.open_engine", lambda *_, **__: nullcontext((engine, None)))
-    monkeypatch.setattr("operations.commands.deploy.beforehand.require_aws_cli", lambda: None)
+    monkeypatch.setattr("operations.commands.deploy.preflight.require_aws_cli", lambda: None)
     note({**workers, "instanceCount": 1}, old)
     assert "run-scripts" not in "".join(run(capsys, "preview", "dev")[1:])
     note(old)
     _, out, _ = run(capsys, "preview", "dev")
-    assert ("Next: once it is deployed: hyperpod run-scripts dev controller" in " ".join(out.split())) is not eks
+    assert ("Next: once it is deployed: hyperpod node run-scripts dev controller" in " ".join(out.split())) is not eks
     answers(aws, node("controller", 1), node("workers", 1))
     _, out, asked = run(capsys, "deploy", "dev", "--yes")
     # Both before the question and at the end.
     for said in (out, asked):
         assert ("workers: Slurm's controller makes no partition of that name" in " ".join(said.split())) is not eks
-    first = "" if eks else "hyperpod run-scripts dev controller, then "
+    first = "" if eks else "hyperpod node run-scripts dev controller, then "
     assert f"Next: {first}hyperpod watch dev" in " ".join(out.split())
 
 

@@ -25,13 +25,11 @@ from operations import target as targets
 from operations.cluster import benchmark
 from operations.deployment import deploy, engines
 from operations.terminal import command_line
-from operations.terminal.stack_argument import verb_of
-from rehearsal import cli as rehearsal
+from tests.operations.aws import verb_of
 from tests.support import ROOT
 
 # A command keeps those of its first context; verbs have them from the whole command line.
 _HELP = ["-h", "--help"]
-_EVERYWHERE = {"-o", "-q", "-v", "--output", "--quiet", "--verbose"}
 WORKFLOW = ROOT / "docs" / "github-actions.yml"
 _COMMAND = re.compile(r"(?:^ *|`|/|run: |&& |  )hyperpod ([^\n|`#<>]+)", re.M)
 
@@ -41,13 +39,10 @@ def check(line: str) -> None:
     words = shlex.split(line.split("   ")[0].strip().rstrip(".,;:)"))
     if not words or words[0] in ("VERB", "--help", "--install-completion", "--show-completion", "--version"):
         return
-    if words[0] == "rehearse":
-        words = ["rehearse", *rehearsal.arranged(words[1:])]
-    verb, command = verb_of(words, command_line.command(cli.app))
-    assert verb, f"there is no verb {words[0]}"
-    rest = [word for word in words[len(verb) :] if word not in _EVERYWHERE]
+    verb, rest = verb_of(words)
+    assert not verb.hidden, f"hyperpod {shlex.join(words)}: the verb has another name"
     try:
-        command.make_context(" ".join(verb), rest, help_option_names=_HELP)
+        verb.make_context(verb.name, rest, help_option_names=_HELP)
     except typer.TyperException as refused:
         said = refused.format_message()
         assert said.startswith("Missing ") or not said, f"hyperpod {shlex.join(words)}: {said}"
@@ -351,13 +346,13 @@ def test_nobody_is_told_to_replace_a_controller() -> None:
     """BatchReplaceClusterNodes, NodeIds (SageMaker API Reference): a controller cannot be among them."""
     told = re.compile(
         r"\breplace (the|a|your|its|this) (slurm )?(controller|head)\b"
-        r"|\bhyperpod replace\b[^.|]{0,30}\bcontroller\b|\bcontroller\b[^.|]{0,30}\bhyperpod replace\b",
+        r"|\bhyperpod (node )?replace\b[^.|]{0,30}\bcontroller\b|\bcontroller\b[^.|]{0,30}\bhyperpod (node )?replace\b",
         re.IGNORECASE,
     )
     wrong = (
-        "`hyperpod replace` the controller",
+        "`hyperpod node replace` the controller",
         "replace the controller, or update-software",
-        "hyperpod replace controller",
+        "hyperpod node replace controller",
     )
     assert all(told.search(text) for text in wrong)
     folders = ("docs", "operations", "components", "lifecycle", "jobs", "rehearsal")

@@ -16,7 +16,7 @@ from components.common.names import CLUSTER_ID_TAG
 from operations import records
 from operations.aws import Aws
 from operations.cluster.interfaces import in_the_way
-from operations.deployment import errors, trail
+from operations.deployment import cloudtrail, errors
 from operations.failures import Exit, Failure
 from tests.operations.aws import StubbedAws, cluster, node, run, run_json, stack
 
@@ -61,7 +61,7 @@ def recorded(aws: StubbedAws, *messages: dict[str, Any]) -> None:
     aws.answer("logs", "filter_log_events", {"events": events}, logGroupName="/aws/events/hyperpod/hyperpod-dev")
 
 
-def put(aws: StubbedAws, *, failure: str = "", trail: int = 1) -> None:
+def put(aws: StubbedAws, *, failure: str = "", cloudtrail: int = 1) -> None:
     """A cluster with one bad node, events of three levels, a failed boot, and three pages of CloudTrail."""
     described = cluster("Failed") | ({"FailureMessage": failure} if failure else {})
     aws.answer("sagemaker", "describe_cluster", described)
@@ -76,14 +76,14 @@ def put(aws: StubbedAws, *, failure: str = "", trail: int = 1) -> None:
     for last in ("boot is ok", "step fsx failed: no file system has the tag"):
         written = [{"timestamp": int(ago(20).timestamp() * 1000), "message": line} for line in ("first", last)]
         aws.answer("logs", "get_log_events", {"events": written}, logGroupName=group)
-    for page in range(trail):
+    for page in range(cloudtrail):
         events = [
             call("CreateFileSystem", 10 + page, "ServiceLimitExceeded", "hyperpod-dev needs a larger quota", "fsx"),
             call("RunInstances", 12, "", "hyperpod-dev"),
             call("CreateVpc", 13, "VpcLimitExceeded", "of another team"),
             call("GetRole", 14, "NoSuchEntityException", "hyperpod-dev", "iam"),
         ]
-        more = {"NextToken": f"p{page + 1}"} if page < trail - 1 else {}
+        more = {"NextToken": f"p{page + 1}"} if page < cloudtrail - 1 else {}
         aws.answer("cloudtrail", "lookup_events", {"Events": events, **more})
     nothing_else(aws)
 
@@ -100,7 +100,11 @@ def nothing_else(aws: StubbedAws, *ids: str) -> None:
 def test_causes_are_told_newest_first_with_the_next_step(
     pages: int, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    put(aws, failure="We currently do not have sufficient capacity for the requested instance type(s).", trail=pages)
+    put(
+        aws,
+        failure="We currently do not have sufficient capacity for the requested instance type(s).",
+        cloudtrail=pages,
+    )
     on(aws)
     code, document = run_json(capsys, "errors", "dev")
     assert code == Exit.FAILED
@@ -261,7 +265,7 @@ def test_an_unused_interface_is_listed_with_the_command_that_deletes_it(aws: Stu
 def test_more_events_than_are_read_is_said_and_what_was_read_counts(
     aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trail, "MOST_EVENTS", 2)
+    monkeypatch.setattr(cloudtrail, "MOST_EVENTS", 2)
     events = [call("CreateVpc", n, "VpcLimitExceeded", f"hyperpod-dev {n}") for n in range(3)]
     aws.answer("cloudtrail", "lookup_events", {"Events": events})
     nothing_else(aws)
@@ -290,14 +294,14 @@ def test_what_a_program_only_tried_is_no_mistake_and_ec2s_codes_are_told_without
     failed = call("CreateVpc", 2, "Client.VpcLimitExceeded", "hyperpod-dev")
     aws.answer("cloudtrail", "lookup_events", {"Events": [tried, failed]})
     nothing_else(aws)
-    assert [one.message for one in trail.refused(stack(aws), ago(60))] == ["VpcLimitExceeded: hyperpod-dev"]
+    assert [one.message for one in cloudtrail.refused(stack(aws), ago(60))] == ["VpcLimitExceeded: hyperpod-dev"]
 
 
 def test_resources_that_cannot_be_listed_leave_the_calls_that_name_the_cluster(aws: StubbedAws) -> None:
     aws.refuse("resourcegroupstaggingapi", "get_resources", "AccessDeniedException")
     aws.answer("cloudtrail", "lookup_events", {"Events": [call("CreateVpc", 1, "VpcLimitExceeded", "hyperpod-dev")]})
     aws.refuse("cloudtrail/us-east-1", "lookup_events", "AccessDeniedException")
-    found = trail.refused(stack(aws), ago(60))
+    found = cloudtrail.refused(stack(aws), ago(60))
     assert next(found).call == "ec2 CreateVpc"
     with pytest.raises(Failure, match=r"only by id are missing: permission denied: GetResources; .* in us-east-1"):
         next(found)

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError, NoCredentialsError
 
 from operations.aws import Aws
-from operations.deployment import errors, trail
+from operations.deployment import cloudtrail, errors
 from operations.failures import Exit
 from operations.target import Target
 from tests.operations.aws import StubbedAws, cluster, node, run, stack
@@ -26,12 +26,12 @@ def test_older_errors_are_not_listed_and_unreachable_sources_are_named(
     def refused(target: Target, start: datetime) -> Iterator[errors.Problem]:
         raise ClientError({"Error": {"Code": "AccessDenied"}}, "LookupEvents")
 
-    monkeypatch.setattr(errors, "_SOURCES", (("test", look), ("trail", refused)))
+    monkeypatch.setattr(errors, "_SOURCES", (("test", look), ("cloudtrail", refused)))
     told: list[str] = []
     found = errors.collect(stack(aws), timedelta(hours=1), told.append)
-    assert told == ["test", "trail"], "each may take seconds"
+    assert told == ["test", "cloudtrail"], "each may take seconds"
     assert [one.what for one in found.found] == ["10", "50"]
-    assert found.unknown == ["trail: permission denied: LookupEvents"]
+    assert found.unknown == ["cloudtrail: permission denied: LookupEvents"]
     assert found.next_step == "allow this principal LookupEvents, or use another profile"
 
 
@@ -77,4 +77,4 @@ def test_what_other_services_refused_is_not_the_stacks_affair(aws: StubbedAws) -
     ]
     aws.answer("cloudtrail", "lookup_events", {"Events": calls})
     nothing_else(aws)
-    assert [one.call for one in trail.refused(stack(aws), ago(60))] == ["ec2 RunInstances"]
+    assert [one.call for one in cloudtrail.refused(stack(aws), ago(60))] == ["ec2 RunInstances"]

@@ -14,6 +14,7 @@ from operations.deployment import deploy
 from operations.deployment.leftovers import Audit
 from operations.failures import Exit, Failure
 from operations.kubernetes import governance
+from operations.outcome import Outcome
 from operations.target import Target
 from tests.operations.aws import StubbedAws, run, stack
 
@@ -72,7 +73,7 @@ def test_the_first_run_creates_the_policy(aws: StubbedAws) -> None:
     asked = {"Name": "eks-gpu-policy", "ClusterArn": ARN, "SchedulerConfig": expected}
     aws.answer("sagemaker", "create_cluster_scheduler_config", keys, **asked)
     aws.answer("sagemaker", "describe_cluster_scheduler_config", made)
-    assert [change.done for change in governance.apply(chosen, pause=0)] == ["created"]
+    assert governance.apply(chosen, False, pause=0).changes == ["create policy eks-gpu-policy"]
     aws.assert_all_asked()
 
 
@@ -81,7 +82,7 @@ def test_a_second_run_changes_nothing_that_is_as_it_should_be(aws: StubbedAws) -
     same = {"PriorityClasses": CLASSES, "FairShare": "Enabled", "IdleResourceSharing": "Enabled"}
     listed(aws, "cluster_scheduler_configs", policy())
     aws.answer("sagemaker", "describe_cluster_scheduler_config", policy(SchedulerConfig=same))
-    assert [change.done for change in governance.apply(chosen, pause=0)] == ["unchanged"]
+    assert governance.apply(chosen, False, pause=0) == Outcome()
     aws.assert_all_asked()
 
 
@@ -96,7 +97,19 @@ def test_what_differs_or_could_not_be_updated_is_updated(aws: StubbedAws, status
     asked = {"TargetVersion": 1, "ClusterSchedulerConfigId": "policyid1234", "SchedulerConfig": governance.wanted()}
     aws.answer("sagemaker", "update_cluster_scheduler_config", answer, **asked)
     aws.answer("sagemaker", "describe_cluster_scheduler_config", policy("Updated"))
-    assert [change.done for change in governance.apply(chosen, pause=0)] == ["updated"]
+    assert governance.apply(chosen, False, pause=0).changes == ["update policy eks-gpu-policy"]
+    aws.assert_all_asked()
+
+
+@pytest.mark.parametrize("there", [[], [{}], [{"SchedulerConfig": governance.wanted()}]])
+def test_a_dry_run_says_what_it_would_do_and_changes_nothing(aws: StubbedAws, there: list[dict[str, Any]]) -> None:
+    chosen = governed(aws)
+    listed(aws, "cluster_scheduler_configs", *(policy() for _ in there))
+    for one in there:
+        aws.answer("sagemaker", "describe_cluster_scheduler_config", policy(**one))
+    expected = [[], ["update policy eks-gpu-policy"], ["create policy eks-gpu-policy"]]
+    configured = any("SchedulerConfig" in one for one in there)
+    assert governance.apply(chosen, True).changes == (() if configured else expected[1 if there else 2])
     aws.assert_all_asked()
 
 
@@ -108,7 +121,7 @@ def test_what_sagemaker_could_not_bring_into_the_cluster_is_said_with_its_reason
     aws.answer("sagemaker", "create_cluster_scheduler_config", keys)
     aws.answer("sagemaker", "describe_cluster_scheduler_config", made)
     with pytest.raises(Failure, match="no Kueue") as failed:
-        governance.apply(chosen, pause=0)
+        governance.apply(chosen, False, pause=0)
     assert "taskgovernance" in failed.value.hint
 
 
@@ -126,8 +139,7 @@ def test_remove_leaves_the_quotas_of_the_stack_and_of_others_and_takes_those_tha
         listed(aws, "compute_quotas", quota(status, team="speech"))
     aws.answer("sagemaker", "delete_cluster_scheduler_config", {}, ClusterSchedulerConfigId="policyid1234")
     listed(aws, "cluster_scheduler_configs")
-    done = [change.what for change in governance.remove(chosen, pause=0)]
-    assert done == ["quota eks-gpu-speech", "policy eks-gpu-policy"]
+    assert governance.remove(chosen, pause=0) == ["quota eks-gpu-speech", "policy eks-gpu-policy"]
     aws.assert_all_asked()
 
 
@@ -151,7 +163,7 @@ def test_a_deploy_stops_at_quotas_that_it_would_make_a_second_time(aws: StubbedA
     else:
         with pytest.raises(Failure, match="made eks-gpu-training") as refused:
             governance.begin(chosen)
-        assert "governance eks-gpu --remove" in refused.value.hint
+        assert "apply eks-gpu --remove-policy" in refused.value.hint
     aws.assert_all_asked()
 
 
@@ -174,11 +186,10 @@ def test_a_destroy_removes_the_policy_first_where_there_may_be_any(
     aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     did: list[str] = []
-    change = governance.Change(what="policy eks-gpu-policy", done="deleted")
 
-    def remove(chosen: Target) -> list[governance.Change]:
+    def remove(chosen: Target) -> list[str]:
         did.append("remove")
-        return [change]
+        return ["policy eks-gpu-policy"]
 
     def destroy(chosen: Target, engine: Any, **more: Any) -> deploy.Report:
         did.append("destroy")
@@ -203,7 +214,7 @@ def test_without_a_cluster_or_task_governance_a_destroy_has_nothing_to_remove(aw
 
 @pytest.mark.parametrize("name", ["dev", "eks-gpu"])
 def test_a_stack_without_it_is_told_the_key(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "governance", name)
+    code, _, err = run(capsys, "apply", name, "--part", "governance")
     assert code == Exit.BAD_INPUT
     assert "hyperpod:charts.queues" in err
 
@@ -219,5 +230,5 @@ def test_what_failed_for_good_is_deleted_and_made_again(aws: StubbedAws, status:
     keys = {key: policy()[key] for key in ("ClusterSchedulerConfigArn", "ClusterSchedulerConfigId")}
     aws.answer("sagemaker", "create_cluster_scheduler_config", keys, Name="eks-gpu-policy")
     aws.answer("sagemaker", "describe_cluster_scheduler_config", policy())
-    assert [change.done for change in governance.apply(chosen, pause=0)] == ["created"]
+    assert governance.apply(chosen, False, pause=0).changes == ["create policy eks-gpu-policy"]
     aws.assert_all_asked()

@@ -11,27 +11,23 @@ import pytest
 import yaml
 
 from operations import cli
-from operations.failures import Exit
+from operations.failures import Exit, Failure
 from operations.project import stack_names
 from operations.terminal import command_line
-from rehearsal import cli as rehearsal
 from tests.operations.aws import run
-from tests.rows import each
 from tests.support import ROOT, few_files
 
 # Verbs whose result is for people alone, a shell or a log.
-WITHOUT_JSON = {"connect", "job logs", "job cancel"}
+WITHOUT_JSON = {"node connect", "job logs", "job cancel"}
 # Verbs that work on no stack, or on none in particular.
-WITHOUT_STACK = {"init", "list", "explain", "types", "charts", "containers"}
-# Of every verb, in operations/terminal/output_options.py and operations/terminal/stack_argument.py.
-EVERYWHERE = {"-o", "-q", "-v", "-s", "-h"}
+WITHOUT_STACK = {"init", "list", "explain", "types", "download charts", "download containers"}
 
 
 def verbs(command: Any = None, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Every verb by its whole name."""
+    """Every verb by its whole name, without the names of earlier releases."""
     command = command or command_line.command(cli.app)
     below = getattr(command, "commands", None)
-    if below is None:
+    if below is None and not command.hidden:
         yield name, command
     for word, one in (below or {}).items():
         yield from verbs(one, f"{name} {word}".strip())
@@ -75,7 +71,6 @@ def test_a_short_option_is_one_word_everywhere_and_a_word_has_one_short_option()
                 long_of[word].add(long[0])
     assert {short: words for short, words in long_of.items() if len(words) > 1} == {}
     assert {long: words for long, words in short_of.items() if len(words) > 1} == {}
-    assert not EVERYWHERE & {*long_of}
     assert (long_of["-n"], long_of["-N"], long_of["-w"]) == ({"--namespace"}, {"--nodes"}, {"--write"})
 
 
@@ -98,41 +93,32 @@ def test_an_option_takes_the_same_wherever_it_is() -> None:
     assert {name for name, kinds in taken.items() if len(kinds) > 1} == {"--efa"}
 
 
-@each(
-    (
-        ("job nanogpt eks-gpu --nodes 2", "job print eks-gpu nanogpt --nodes 2"),
-        ("job nanogpt --nodes 2 eks-gpu", "job print eks-gpu nanogpt --nodes 2"),
-        ("job nanogpt -s eks-gpu", "job print -s eks-gpu nanogpt"),
-    )
-)
-def test_what_was_spelt_otherwise_still_works(then: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, *then.split()) == run(capsys, *now.split())
+@pytest.mark.parametrize("name", cli.OLD)
+def test_names_of_earlier_releases_do_the_same_and_say_the_new_one(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now, _ = cli.OLD[name]
+    below = command_line.command(cli.app).commands
+    known = [one.opts for one in below[name].params]
+    assert below[name].hidden
+    if now != "apply":
+        assert known == [one.opts for one in VERBS[now].params]
+    words = [word for one in arguments(below[name]) if one.required for word in ["dev" if one.name == "stack" else "x"]]
+    monkeypatch.setattr("operations.target.load", _refuse)
+    monkeypatch.setattr("operations.commands.downloads.charts.bring", _refuse)
+    monkeypatch.setattr("operations.commands.downloads.containers.bring", _refuse)
+    code, _, err = run(capsys, name, *words)
+    assert (code, "not today" in err) == (Exit.FAILED, True)
+    assert err.startswith(f"this is `hyperpod {now}` now; the next release drops the old name\n")
 
 
-@each(
-    (
-        ("dev --json r.json", "deployment dev --write r.json"),
-        ("nodes dev --json=r.json -q", "nodes dev --write r.json -q"),
-        ("drill --json - dev", "drill --json dev"),
-        ("--json dev", "deployment --json dev"),
-        ("eks --json --cycles 1", "eks --json --cycles 1"),
-        ("dev --json", "deployment dev --json"),
-    )
-)
-def test_a_rehearsals_json_may_still_name_its_file(then: str, now: str) -> None:
-    assert rehearsal.arranged(then.split()) == now.split()
+def _refuse(*_: object, **__: object) -> None:
+    raise Failure("not today")
 
 
-def test_n_still_counts_the_nodes_of_a_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in ("benchmark dev -n 99", "benchmark dev -n99", "find-slow-node dev -n 99"):
-        code, _, err = run(capsys, *words.split())
-        assert (code, "99" in err.splitlines()[0]) == (Exit.BAD_INPUT, True)
-    assert "-n," not in run(capsys, "benchmark", "--help")[1]
-
-
-def test_what_has_no_result_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "connect", "dev", "-o", "json")
-    assert (code, err.splitlines()[0]) == (Exit.BAD_INPUT, "this command has no result that -o or --json could change")
+def test_every_verb_is_listed_once() -> None:
+    assert {*cli.OLD} == {name for name, one in command_line.command(cli.app).commands.items() if one.hidden}
+    assert sum(not one.hidden for one in command_line.command(cli.app).commands.values()) <= 28
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def test_a_table_shows_each_worker_what_is_bad_and_what_was_done(
 ) -> None:
     with_nodes(aws)
     on(aws)
-    code, out, _ = run(capsys, "health", "dev")
+    code, out, _ = run(capsys, "node", "health", "dev")
     assert code == Exit.FAILED
     rows = {line.split()[1]: line.split() for line in out.splitlines()[2:4]}
     assert rows["workers-1"] == ["PASS", "workers-1", "idle", "1", "40", "s", "well"]
@@ -75,7 +75,7 @@ def test_machines_get_every_check_and_now_runs_them_first(
 ) -> None:
     with_nodes(aws)
     on(aws)
-    code, found = run_json(capsys, "health", "dev", "--now")
+    code, found = run_json(capsys, "node", "health", "dev", "--now")
     assert code == Exit.FAILED
     assert found[1]["bad"] == {"ecc": "GPU 3: row remap failed"}
     assert found[1]["unknown"] == {"nvlink": "command not found: nvidia-smi"}
@@ -98,7 +98,7 @@ def test_a_node_that_says_nothing_of_use_is_unknown_and_never_well(
     asked["workers-2"] = answer
     with_nodes(aws)
     on(aws)
-    code, out, _ = run(capsys, "health", "dev")
+    code, out, _ = run(capsys, "node", "health", "dev")
     assert code == Exit.CANNOT_KNOW
     assert said in out
 
@@ -138,11 +138,11 @@ def test_hyperpods_own_checks_start_on_nodes_or_groups_after_their_jobs_are_name
         DeepHealthCheckConfigurations=[request_],
     )
     on(aws)
-    code, out, err = run(capsys, "deep-check", "dev", *words, "--yes")
+    code, out, err = run(capsys, "node", "deep-check", "dev", *words, "--yes")
     assert code == Exit.GOOD
     assert "7  llama  ann: goes on; after 10 minutes its node is left out" in err
     assert "need the newest image, and workers-2 has none" in err
-    assert "Follow it: hyperpod nodes dev --watch" in out
+    assert "Follow it: hyperpod node list dev --watch" in out
     aws.assert_all_asked()
 
 
@@ -161,7 +161,7 @@ def test_what_hyperpod_does_not_check_is_refused_before_it_is_asked(
     aws.answer("sagemaker", "describe_cluster", cluster())
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [*NODES]})
     on(aws)
-    code, _, err = run(capsys, "deep-check", stack, *words, "--yes")
+    code, _, err = run(capsys, "node", "deep-check", stack, *words, "--yes")
     assert code == Exit.BAD_INPUT
     assert said in err
     aws.assert_all_asked()

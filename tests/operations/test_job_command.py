@@ -30,7 +30,7 @@ def command(monkeypatch: pytest.MonkeyPatch, folder: Path, api: FakeApi, *words:
     file.write_text("{}")
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setattr(KubernetesApi, "of", lambda _: api)
-    return cli.main(["job", "run", *words, "-s", "eks-gpu", "--kubeconfig", str(file)])
+    return cli.main(["job", "run", "eks-gpu", *words, "--kubeconfig", str(file)])
 
 
 @pytest.mark.parametrize("name", ["", "run", "print"])

@@ -233,7 +233,7 @@ def test_the_command_ends_like_the_job_and_deletes_its_objects(
     for condition, code in (("Succeeded", Exit.GOOD), ("Failed", Exit.FAILED)):
         api = FakeApi(NAMESPACE, says="iter 10: loss 2.5, 3 ms", condition=condition)
         monkeypatch.setattr(KubernetesApi, "of", lambda _, api=api: api)
-        words = ["job", "run", "nanogpt", "-s", "eks-gpu", "--kubeconfig", str(file), "--json"]
+        words = ["job", "run", "eks-gpu", "nanogpt", "--kubeconfig", str(file), "--json"]
         assert cli.main(words) == code
         assert api.applied == ["ConfigMap", "PyTorchJob"]
         assert api.deleted == ["PyTorchJob", "ConfigMap"]
@@ -263,7 +263,7 @@ def test_after_the_timeout_a_test_is_deleted_and_training_continues(
     api = FakeApi(NAMESPACE)
     api.log = lambda pod, *, last_seconds=None: []  # type: ignore[method-assign]
     monkeypatch.setattr(KubernetesApi, "of", lambda _: api)
-    words = ["job", "run", name, "-s", "eks-gpu", "--kubeconfig", str(file), "--timeout", "0.1", *options]
+    words = ["job", "run", "eks-gpu", name, "--kubeconfig", str(file), "--timeout", "0.1", *options]
     assert cli.main(words) == Exit.FAILED
     said = " ".join(capsys.readouterr().err.split())
     assert "did not end within 0 s" in said
@@ -272,13 +272,13 @@ def test_after_the_timeout_a_test_is_deleted_and_training_continues(
 
 
 def test_printing_a_job_gives_yaml_that_kubectl_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["job", "print", "nccl-tests", "-s", "eks-gpu"]) == 0
+    assert cli.main(["job", "print", "eks-gpu", "nccl-tests"]) == 0
     _, job = yaml.safe_load_all(capsys.readouterr().out)
     assert job["kind"] == "MPIJob"
 
 
 def test_what_cannot_be_rendered_is_bad_input_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["job", "print", "nanogpt", "-s", "eks-gpu", "--devices", "9"]) == Exit.BAD_INPUT
+    assert cli.main(["job", "print", "eks-gpu", "nanogpt", "--devices", "9"]) == Exit.BAD_INPUT
     assert "ml.p5.48xlarge has 8" in capsys.readouterr().err
 
 

@@ -63,7 +63,7 @@ def test_a_cluster_without_nodes_yet_is_an_empty_list(
     aws.answer("sagemaker", "describe_cluster", cluster("Creating"))
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": []})
     on(aws)
-    code, out, _ = run(capsys, "nodes", "dev")
+    code, out, _ = run(capsys, "node", "list", "dev")
     assert code == Exit.GOOD
     assert "Creating, 0 nodes" in out
 
@@ -114,7 +114,7 @@ def test_slurms_state_stands_beside_sagemakers(
     with_nodes(aws)
     with_session(aws, Target=f"sagemaker-cluster:{CLUSTER_ID}_controller-i-controller1")
     on(aws)
-    code, out, _ = run(capsys, "nodes", "dev")
+    code, out, _ = run(capsys, "node", "list", "dev")
     assert code == Exit.GOOD
     assert "down*" in out
     assert "workers-2: Node unexpectedly rebooted" in out
@@ -127,7 +127,7 @@ def test_nodes_are_listed_even_where_slurm_cannot_be_asked(
     with_nodes(aws)
     aws.refuse("ssm", "start_session", "AccessDeniedException", "not authorized to perform: ssm:StartSession")
     on(aws)
-    code, out, err = run(capsys, "nodes", "dev")
+    code, out, err = run(capsys, "node", "list", "dev")
     assert code == Exit.GOOD
     assert "workers-2" in out
     assert "state unknown: permission denied" in err
@@ -142,7 +142,7 @@ def test_nodes_that_are_still_to_come_are_counted_and_listed_by_their_logical_id
     listed = {"ClusterNodeSummaries": [NODES[0], TO_COME, *NODES[1:]]}
     aws.answer("sagemaker", "list_cluster_nodes", listed, IncludeNodeLogicalIds=True)
     on(aws)
-    code, out, _ = run(capsys, "nodes", "dev", "--no-state")
+    code, out, _ = run(capsys, "node", "list", "dev", "--no-state")
     assert code == Exit.GOOD
     assert "nodes of workers that have no instance yet: 14 " in out
     names = [line.split()[0] for line in out.splitlines()[2:6]]
@@ -152,7 +152,7 @@ def test_nodes_that_are_still_to_come_are_counted_and_listed_by_their_logical_id
 def test_without_states_no_session_is_opened(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
     with_nodes(aws)
     on(aws)
-    code, document = run_json(capsys, "nodes", "dev", "--no-state")
+    code, document = run_json(capsys, "node", "list", "dev", "--no-state")
     assert (code, len(document)) == (Exit.GOOD, 3)
 
 

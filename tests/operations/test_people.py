@@ -1,4 +1,4 @@
-"""``users``: who has an account on which node, as the nodes' own command says."""
+"""People: who has an account on which node, as the nodes' own command says."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from hyperpod_node.people.apply import digest
 
 from components.nodes import provisioning
 from operations.aws import Aws
+from operations.cluster import people as people_of_nodes
 from operations.cluster import sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from operations.failures import Exit, cannot_know
 from operations.project.loading import Project, load_project
 from operations.target import Target
+from tests.operations.aws import NODES as DESCRIBED
 from tests.operations.aws import StubbedAws, run, run_json, with_nodes
 from tests.support import config, project
 
@@ -79,7 +81,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch, people: list[dict[str, Any]], aws: St
 
 
 def test_nodes_that_have_everybody_are_good(nodes: Nodes, capsys: pytest.CaptureFixture[str]) -> None:
-    code, found = run_json(capsys, "users", "dev")
+    code, found = run_json(capsys, "node", "users", "dev")
     assert code == Exit.GOOD
     assert [(one["node"], one["people"], one["good"]) for one in found] == [(name, 2, True) for name in NODES]
     assert nodes.asked == ["sudo -n /opt/hyperpod/bin/hyperpod-users"] * 3
@@ -92,14 +94,14 @@ def test_who_is_missing_and_who_is_too_many_is_told_node_by_node(
     wrong = {"research1": {**THERE["research1"], "uid": 2005}, "research2": {**THERE["research2"], "enabled": False}}
     nodes.said["workers-1"] = {"people": {**wrong, "left": other}, "digest": "old"}
     nodes.said["workers-2"] = (127, "sudo: /opt/hyperpod/bin/hyperpod-users: command not found")
-    code, out, err = run(capsys, "users", "dev")
+    code, out, err = run(capsys, "node", "users", "dev")
     assert code == Exit.FAILED
     rows = {line.split()[1]: line.split() for line in out.splitlines()[2:5]}
     assert rows["controller-1"] == ["PASS", "controller-1", "2", "-", "-"]
     assert rows["workers-1"] == ["FAIL", "workers-1", "2", "research1,", "research2", "left"]
     assert rows["workers-2"][0] == "UNKNOWN"
-    assert "workers-2: its scripts knew no people: hyperpod run-scripts dev workers-2" in out
-    assert "hyperpod users dev --apply" in err
+    assert "workers-2: its scripts knew no people: hyperpod node run-scripts dev workers-2" in out
+    assert "hyperpod apply dev --part people" in err
 
 
 def test_the_list_of_the_bucket_is_applied_everywhere_and_nobody_is_locked_unasked(
@@ -107,44 +109,49 @@ def test_the_list_of_the_bucket_is_applied_everywhere_and_nobody_is_locked_unask
 ) -> None:
     left = {"left": {"uid": 2009, "gid": 2009, "enabled": True}}
     nodes.said["workers-1"] = {"people": {**THERE, **left}, "digest": "old"}
-    code, _, err = run(capsys, "users", "dev", "--apply")
+    code, _, err = run(capsys, "apply", "dev", "--part", "people")
     assert code == Exit.BAD_INPUT
-    assert "Lock the accounts of left, and end their jobs and processes?" in err
+    assert "people: workers-1: lock left" in err
+    assert "Apply, lock the accounts of left and end their jobs and processes?" in err
     assert len(nodes.asked) == 3
     with_nodes(aws)
-    code, _, err = run(capsys, "users", "dev", "--apply", "--yes")
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": list(DESCRIBED)})
+    code, _, err = run(capsys, "apply", "dev", "--part", "people", "--yes")
     assert code == Exit.FAILED, "workers-1 still says that it has another list"
-    assert "deploy dev" in err
+    assert "Next: hyperpod deploy dev, then hyperpod apply dev" in err
     (line,) = set(nodes.asked[-3:])
     assert line.startswith("sudo -n /opt/hyperpod/bin/hyperpod-users s3://sagemaker-hyperpod-dev-us-west-2-")
     assert line.endswith("/lifecycle/hyperpod_people.json --region us-west-2")
 
 
 def test_a_stack_without_people_locks_those_it_had(
-    nodes: Nodes, people: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    nodes: Nodes, people: list[dict[str, Any]], aws: StubbedAws, capsys: pytest.CaptureFixture[str]
 ) -> None:
     people.clear()
-    nobody: dict[str, Any] = {"people": {}, "digest": ""}
-    nodes.said = dict.fromkeys(NODES, nobody)
-    code, _, _ = run(capsys, "users", "dev", "--apply")
-    assert code == Exit.GOOD, "a node that never had people is as it should be"
+    nodes.said = {name: {"people": {}, "digest": ""} for name in NODES}
+    code, out, _ = run(capsys, "apply", "dev", "--part", "people", "--yes")
+    assert (code, out) == (Exit.GOOD, "people: nothing to change\n"), "a node that never had people"
+    asked = Target(project("dev"), config("dev"), aws)
+    with_nodes(aws)
+    people_of_nodes.apply(asked, dry_run=False)
     assert nodes.asked[-1] == "sudo -n /opt/hyperpod/bin/hyperpod-users --nobody"
 
 
 def test_trouble_on_a_node_is_told(nodes: Nodes, aws: StubbedAws, capsys: pytest.CaptureFixture[str]) -> None:
     nodes.said["workers-1"] = {**nodes.said["workers-1"], "warnings": ["research1 has no keys: x"]}
     nodes.said["workers-2"] = (0, "a banner")
-    code, out, _ = run(capsys, "users", "dev")
+    code, out, _ = run(capsys, "node", "users", "dev")
     assert code == Exit.FAILED
     assert "workers-1: research1 has no keys: x" in out
     assert "workers-2: not understood: a banner" in out
     nodes.said = dict.fromkeys(NODES)
-    with_nodes(aws)
-    assert run(capsys, "users", "dev")[0] == Exit.CANNOT_KNOW
+    for words in (("node", "users", "dev"), ("apply", "dev", "--part", "people", "--dry-run")):
+        with_nodes(aws)
+        assert run(capsys, *words)[0] == Exit.CANNOT_KNOW
 
 
 def test_pods_have_no_accounts(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
     on(aws)
-    code, _, err = run(capsys, "users", "eks-gpu")
+    code, _, err = run(capsys, "node", "users", "eks-gpu")
     assert code == Exit.BAD_INPUT
     assert "hyperpod:teams" in err

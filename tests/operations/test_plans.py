@@ -10,7 +10,7 @@ import pytest
 from operations.aws import Aws
 from operations.cluster import scale
 from operations.commands.deploy import open_engine
-from operations.deployment import beforehand
+from operations.deployment import preflight
 from operations.failures import Exit, Failure
 from operations.spending import plans, quotas
 from operations.target import Target
@@ -148,7 +148,7 @@ def test_a_plan_that_ends_under_running_nodes_is_said_and_other_changes_go_on(
 ) -> None:
     target = with_plan(aws, {"Status": "Expired"}, [P5])
     deployed(aws, has_plan(4))
-    beforehand.require_plans(target)
+    preflight.require_plans(target)
     assert (
         "Warning: training plan p5-week (hyperpod:workers, trainingPlanArn): it is Expired" in capsys.readouterr().err
     )
@@ -157,13 +157,13 @@ def test_a_plan_that_ends_under_running_nodes_is_said_and_other_changes_go_on(
         again = with_plan(aws, {"Status": "Expired"}, groups)
         deployed(aws, has_plan(count))
         with pytest.raises(Failure, match="it is Expired"):
-            beforehand.require_plans(again)
+            preflight.require_plans(again)
 
 
 def test_a_plan_that_nobody_may_see_stops_no_deployment(aws: StubbedAws, capsys: pytest.CaptureFixture[str]) -> None:
     target = naming(aws, [P5])
     aws.refuse("sagemaker", "describe_training_plan", "AccessDenied")
-    beforehand.require_plans(target)
+    preflight.require_plans(target)
     assert "permission denied: DescribeTrainingPlan" in capsys.readouterr().err
 
 
@@ -171,4 +171,4 @@ def test_a_group_does_not_grow_beyond_its_plan(aws: StubbedAws) -> None:
     grown = scale.scaled(with_plan(aws, {}, [P5]), "workers", 5).target
     deployed(aws, has_plan(4))
     with pytest.raises(Failure, match="it has 4 instances, and the groups 5"):
-        beforehand.require_plans(grown)
+        preflight.require_plans(grown)

@@ -10,7 +10,7 @@ import pytest
 
 from operations.aws import Aws
 from operations.commands import deploy as verbs
-from operations.deployment import beforehand, preconditions
+from operations.deployment import preconditions, preflight
 from operations.failures import Exit, Failure
 from operations.kubernetes import governance
 from operations.spending import quotas
@@ -161,7 +161,7 @@ def test_deploy_asks_after_the_engine_is_open_and_before_anything_else(
 ) -> None:
     order: list[str] = []
     monkeypatch.setattr(verbs, "open_stack", lambda *_, **__: order.append("open"))
-    monkeypatch.setattr(beforehand, "require_plans", lambda _: None)
+    monkeypatch.setattr(preflight, "require_plans", lambda _: None)
     monkeypatch.setattr(preconditions, "require", lambda _, *, anyway: order.append(f"asked, anyway {anyway}"))
     monkeypatch.setattr(governance, "begin", lambda _: None)
     monkeypatch.setattr(verbs, "settle", lambda *_, **__: _stop())

@@ -30,7 +30,7 @@ from tests.operations.test_changes import PODS
 from tests.operations.test_nodes import with_nodes_of_eks
 from tests.operations.test_run_scripts import ONE, TWO, Slurm, answering
 
-DRAIN = "State=DRAIN Reason=hyperpod remove"
+DRAIN = "State=DRAIN Reason=hyperpod node remove"
 GROUPS = (("controller", "ml.m5.2xlarge", 1), ("workers", "ml.g5.16xlarge", 1))
 # Code and shape by the API's model (BatchDeleteClusterNodesError).
 FAILED = {"NodeId": "i-workers2", "Code": "NodeIdInUse", "Message": "The node is in use by another operation."}
@@ -64,7 +64,7 @@ def test_named_workers_are_drained_then_deleted_and_the_count_follows(
 ) -> None:
     slurm.jobs = ["7", "8"]
     deleted(aws, *NODES[:2], Successful=["i-workers2"])
-    code, out, told = run(capsys, "remove", "dev", "i-workers2", "--yes")
+    code, out, told = run(capsys, "node", "remove", "dev", "i-workers2", "--yes")
     assert code == Exit.GOOD
     assert "workers-2: ml.g5.16xlarge, i-workers2, ip-10-1-1-2" in told
     assert "7  llama  ann: ends first" in told
@@ -83,7 +83,7 @@ def test_a_node_without_an_instance_is_removed_by_its_logical_id_and_nothing_is_
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [{**TO_COME, "InstanceId": "i-new"}]})
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [*NODES[:2]]})
     aws.answer("sagemaker", "describe_cluster", cluster(groups=GROUPS))
-    code, found = run_json(capsys, "remove", "dev", LOGICAL, "--yes")
+    code, found = run_json(capsys, "node", "remove", "dev", LOGICAL, "--yes")
     assert (code, found["removed"], found["counts"]) == (Exit.GOOD, [LOGICAL], {"workers": 1})
     assert slurm.did == []
     aws.assert_all_asked()
@@ -93,7 +93,7 @@ def test_a_node_that_aws_refuses_stays_takes_jobs_again_and_counts(
     slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deleted(aws, NODES[0], NODES[2], Successful=["i-workers1"], Failed=[FAILED])
-    code, found = run_json(capsys, "remove", "dev", "i-workers1", "i-workers2", "--yes")
+    code, found = run_json(capsys, "node", "remove", "dev", "i-workers1", "i-workers2", "--yes")
     assert code == Exit.FAILED
     assert found["refused"] == {"workers-2": "NodeIdInUse: The node is in use by another operation."}
     assert (found["removed"], found["counts"]) == (["i-workers1"], {"workers": 1})
@@ -106,7 +106,7 @@ def test_where_aws_refuses_all_the_configuration_and_slurm_are_as_before(
 ) -> None:
     # Developer Guide, "Scale down a SageMaker HyperPod cluster": 400 where all fail, or while the cluster changes.
     aws.refuse("sagemaker", "batch_delete_cluster_nodes", "ValidationException", "Cluster is in Updating state")
-    code, _, told = run(capsys, "remove", "dev", "i-workers1", "--yes")
+    code, _, told = run(capsys, "node", "remove", "dev", "i-workers1", "--yes")
     assert code == Exit.FAILED
     assert "Cluster is in Updating state" in told
     assert engine.did[-1] == "restore"
@@ -137,14 +137,14 @@ def test_nothing_is_deleted_where_jobs_do_not_end_and_now_does_not_wait(
     slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slurm.jobs = ["7"] * 9
-    code, _, told = run(capsys, "remove", "dev", "i-workers1", "--yes", "--timeout", "0")
+    code, _, told = run(capsys, "node", "remove", "dev", "i-workers1", "--yes", "--timeout", "0")
     assert code == Exit.FAILED
     assert "did not end within 0 s" in told
     assert "--now" in told
     assert (slurm.did[-1], engine.did) == (f"NodeName={ONE} State=RESUME", [])
     with_nodes(aws)
     deleted(aws, NODES[0], NODES[2], Successful=["i-workers1"])
-    code, _, told = run(capsys, "remove", "dev", "i-workers1", "--yes", "--now")
+    code, _, told = run(capsys, "node", "remove", "dev", "i-workers1", "--yes", "--now")
     assert code == Exit.GOOD
     assert "nobody waits for the jobs" in told
     assert slurm.did[-1] == f"NodeName={ONE} {DRAIN}"
@@ -154,7 +154,7 @@ def test_a_count_that_did_not_fall_at_aws_is_said(
     slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deleted(aws, *NODES[:2], count=2, Successful=["i-workers2"])
-    _, _, told = run(capsys, "remove", "dev", "i-workers2", "--yes")
+    _, _, told = run(capsys, "node", "remove", "dev", "i-workers2", "--yes")
     assert "SageMaker still wants more nodes in workers (2): hyperpod deploy dev" in told
 
 
@@ -170,7 +170,7 @@ def test_a_count_that_did_not_fall_at_aws_is_said(
 def test_a_wrong_node_is_refused_before_any_is_drained(
     names: tuple[str, ...], said: str, slurm: Slurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, told = run(capsys, "remove", "dev", *names, "--yes")
+    code, _, told = run(capsys, "node", "remove", "dev", *names, "--yes")
     assert (code, slurm.did) == (Exit.BAD_INPUT, [])
     assert said in told
 
@@ -178,7 +178,7 @@ def test_a_wrong_node_is_refused_before_any_is_drained(
 def test_without_a_yes_no_node_goes(
     slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, told = run(capsys, "remove", "dev", "workers-1", ONE)
+    code, _, told = run(capsys, "node", "remove", "dev", "workers-1", ONE)
     assert (code, slurm.did, engine.did) == (Exit.BAD_INPUT, ["squeue"], [])
     assert "Remove 1 nodes?" in told
     aws.assert_all_asked()

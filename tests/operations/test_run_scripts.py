@@ -18,7 +18,7 @@ from operations.cluster.sessions import Remote
 from operations.failures import Exit, cannot_know
 from tests.operations.aws import StubbedAws, command, run, run_json, stack, with_nodes, with_session
 
-RUN = ("run-scripts", "dev", "--yes")
+RUN = ("node", "run-scripts", "dev", "--yes")
 STEPS = [
     {"name": "fsx", "result": "ok", "seconds": 0.2, "detail": "mounted", "warnings": []},
     {"name": "slurm", "result": "degraded", "seconds": 1.5, "detail": "up", "warnings": ["no topology"]},
@@ -80,7 +80,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Slurm:
 
 
 ONE, TWO = "ip-10-1-1-1", "ip-10-1-1-2"
-DRAIN = "State=DRAIN Reason=hyperpod run-scripts"
+DRAIN = "State=DRAIN Reason=hyperpod node run-scripts"
 
 
 def test_the_controller_comes_first_and_workers_are_drained_one_after_the_other(
@@ -167,7 +167,7 @@ def test_nodes_whose_jobs_do_not_end_go_back_to_slurm_unchanged(
 def test_no_script_runs_without_a_yes_or_for_a_name_that_is_none(
     slurm: Slurm, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, told = run(capsys, "run-scripts", "dev", "controller")
+    code, _, told = run(capsys, "node", "run-scripts", "dev", "controller")
     assert (code, slurm.did) == (Exit.BAD_INPUT, ["squeue"])
     assert "Run the scripts on 1 nodes?" in told
     with_nodes(aws)

@@ -24,7 +24,7 @@ def test_scaling_in_the_embedded_account_changes_the_cluster_and_never_the_file_
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    code, out, err = run(capsys, "scale", "workers", "4", "--stack", "dev", "--rehearse", "--json")
+    code, out, err = run(capsys, "scale", "dev", "workers", "4", "--rehearse", "--json")
     assert code == Exit.GOOD
     report = json.loads(out)
     assert report["counts"]["update"] == 1
@@ -43,7 +43,7 @@ def test_scaling_in_the_embedded_account_changes_the_cluster_and_never_the_file_
 def test_a_size_that_cannot_be_is_refused_before_anything_happens(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, err = run(capsys, "scale", *words, "--stack", "dev", "--rehearse")
+    code, _, err = run(capsys, "scale", "dev", *words, "--rehearse")
     assert code == Exit.BAD_INPUT
     assert said in err
 
@@ -110,7 +110,7 @@ def test_a_refused_scaling_leaves_the_configuration_as_it_was(
             seen.append(f"{verb} {self._project.config['hyperpod:workers']}")
 
         monkeypatch.setattr(EmbeddedEngine, verb, noted)
-    code, _, err = run(capsys, "scale", "workers", "5", "--stack", "dev", "--rehearse")
+    code, _, err = run(capsys, "scale", "dev", "workers", "5", "--rehearse")
     assert code == Exit.FAILED
     assert "the file system would go" in err
     assert '"count": 5' in seen[0]

@@ -36,7 +36,7 @@ def test_a_command_ends_with_its_own_exit_code_and_output(
     with_nodes(aws)
     with_session(aws, DocumentName="AWS-StartNonInteractiveCommand")
     on(aws)
-    words = ("exec", "controller", "-s", "dev", "--", "echo out; echo err >&2; exit 7")
+    words = ("node", "exec", "dev", "controller", "--", "echo out; echo err >&2; exit 7")
     assert run(capsys, *words)[:2] == (7, "out\nerr\n")
 
 
@@ -68,7 +68,7 @@ def test_arguments_keep_their_spaces(aws: StubbedAws, on: On, plugin: Path, caps
     with_nodes(aws)
     with_session(aws)
     on(aws)
-    code, out, _ = run(capsys, "exec", "workers-1", "-s", "dev", "--json", "--", "printf", "%s|", "a b", "c'd")
+    code, out, _ = run(capsys, "node", "exec", "dev", "workers-1", "--json", "--", "printf", "%s|", "a b", "c'd")
     assert code == Exit.GOOD
     assert json.loads(out) == {"node": "workers-1", "instance_id": "i-workers1", "exit_code": 0, "output": "a b|c'd|\n"}
 
@@ -107,7 +107,7 @@ def test_a_node_whose_agent_is_not_connected_is_waited_for(aws: StubbedAws, plug
     failure = described(refused.value, "dev")
     assert failure.code == Exit.CANNOT_KNOW
     assert "is not connected" in failure.message
-    assert failure.hint.startswith("wait until it has booted: hyperpod nodes dev")
+    assert failure.hint.startswith("wait until it has booted: hyperpod node list dev")
 
 
 def test_a_rehearsed_node_is_unknown_in_the_rehearsals_own_words(aws: StubbedAws, plugin: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_machine_without_the_plugin_is_told_where_it_is(
     monkeypatch.setenv("PATH", "/nowhere")
     with_nodes(aws)
     on(aws)
-    code, _, err = run(capsys, "connect", "dev")
+    code, _, err = run(capsys, "node", "connect", "dev")
     assert code == Exit.CANNOT_KNOW
     assert "install-plugin" in err
 
@@ -181,7 +181,7 @@ def test_connect_opens_a_shell_without_a_document(
     with_nodes(aws)
     with_session(aws)
     on(aws)
-    code, _, err = run(capsys, "connect", "dev", "workers-2")
+    code, _, err = run(capsys, "node", "connect", "dev", "workers-2")
     assert code == Exit.GOOD
     (call,) = calls(plugin)
     assert call["request"] == {"Target": f"sagemaker-cluster:{CLUSTER_ID}_workers-i-workers2"}
@@ -239,7 +239,7 @@ def test_ssh_takes_the_configuration(
     with_nodes(aws, node("controller", 1), node("workers", 1), node("workers", 2, "Pending"))
     on(aws)
     path = tmp_path / "config.d" / "hyperpod"
-    code, _, err = run(capsys, "ssh-config", "dev", "--write", str(path))
+    code, _, err = run(capsys, "node", "ssh-config", "dev", "--write", str(path))
     assert code == Exit.GOOD
     assert "ssh hyperpod-dev-controller-1" in err
     text = path.read_text()
@@ -249,8 +249,8 @@ def test_ssh_takes_the_configuration(
     assert "workers-2" not in text, "a node that does not run takes no ssh"
     # Written again over itself, but never over somebody's own file.
     with_nodes(aws)
-    assert run(capsys, "ssh-config", "dev", "--write", str(path))[0] == Exit.GOOD
+    assert run(capsys, "node", "ssh-config", "dev", "--write", str(path))[0] == Exit.GOOD
     path.write_text("Host mine\n")
     with_nodes(aws)
-    assert run(capsys, "ssh-config", "dev", "--write", str(path))[0] == Exit.BAD_INPUT
+    assert run(capsys, "node", "ssh-config", "dev", "--write", str(path))[0] == Exit.BAD_INPUT
     assert path.read_text() == "Host mine\n"

@@ -53,10 +53,10 @@ def test_slurm_names_the_slow_node_as_the_verbs_do_and_what_to_do_with_it(
     with_nodes(aws, *WORKERS)
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": WORKERS})
     on(aws)
-    code, out, _ = run(capsys, "find-slow-node", "dev", "--timeout", "60")
+    code, out, _ = run(capsys, "node", "find-slow", "dev", "--timeout", "60")
     assert code == Exit.FAILED
     assert "slow node: workers-2, in most of its pairs" in out
-    assert "hyperpod replace dev workers-2" in out
+    assert "hyperpod node replace dev workers-2" in out
     ((line, seconds),) = asked
     assert line == "sudo -n /opt/hyperpod/bin/hyperpod-find-slow-node 2 --json --timeout 60"
     assert seconds == 60 + 120, "one round of one pair, and the queue"
@@ -68,20 +68,20 @@ def test_machines_get_every_pair(
     with_nodes(aws, *WORKERS)
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": WORKERS})
     on(aws)
-    code, found = run_json(capsys, "find-slow-node", "dev")
+    code, found = run_json(capsys, "node", "find-slow", "dev")
     assert (code, found["passed"], found["nodes"]) == (Exit.FAILED, False, ["workers-2"])
     assert found["pairs"][0] == {"nodes": ["workers-1", "ip-10-1-1-3"], "busbw": 40.0, "reason": ""}
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(("dev", "--nodes", "3"), "from 2 to 2"), (("dev", "--nodes", "1"), "at least 2")],
+    [(("dev", "--nodes", "3"), "from 2 to 2"), (("dev", "--nodes", "1"), "greater than or equal to 2")],
 )
 def test_a_number_that_makes_no_pair_is_bad_input(
     words: tuple[str, ...], said: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
     on(aws)
-    code, _, err = run(capsys, "find-slow-node", *words)
+    code, _, err = run(capsys, "node", "find-slow", *words)
     assert code == Exit.BAD_INPUT
     assert said in err
 

@@ -1,4 +1,4 @@
-"""``slurm-config``: the controller is asked to take the stack's own lines, and says what it made of them."""
+"""The stack's lines of slurm.conf: the controller is asked to take them, and says what it made of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hyperpod_node.slurm import extra_conf
 
 from operations.aws import Aws
 from operations.cluster import slurm_config
-from operations.failures import Exit, Failure
-from tests.operations.aws import StubbedAws, controller_says, run, stack, with_nodes
+from operations.failures import Failure
+from tests.operations.aws import StubbedAws, controller_says, stack, with_nodes
 
 On = Callable[[Aws], None]
 LINES = "KillWait=11\n"
@@ -38,18 +38,20 @@ def said(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, on: On) -> dict[str, 
 def test_the_controller_takes_the_lines_from_the_lifecycle_bucket(
     said: dict[str, str], own: str, aws: StubbedAws
 ) -> None:
-    assert slurm_config.apply(stack(aws, "dev", own)).files == ("a.conf",)
+    assert slurm_config.apply(stack(aws, "dev", own), False).changes == ["controller-1 includes a.conf"]
     sudo, _, command, uri, *region = said["asked"].split()
     assert (sudo, command) == ("sudo", slurm_config.COMMAND)
     assert uri.endswith("/lifecycle/hyperpod_slurm_conf.json")
     assert region == ["--region", "us-west-2"]
 
 
-def test_without_lines_those_of_before_go(said: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    said["output"] = json.dumps({"files": [], "digest": extra_conf.digest(()), "changed": True})
-    code, out, _ = run(capsys, "slurm-config", "dev")
-    assert (code, out) == (Exit.GOOD, "controller-1 now uses no file of its own\n")
-    assert said["asked"] == f"sudo -n {slurm_config.COMMAND}"
+def test_without_lines_those_of_before_go(said: dict[str, str], aws: StubbedAws) -> None:
+    for changed in (True, False):
+        with_nodes(aws)
+        said["output"] = json.dumps({"files": [], "digest": extra_conf.digest(()), "changed": changed})
+        expected = ["controller-1 includes no file of its own"] if changed else []
+        assert slurm_config.apply(stack(aws, "dev"), changed).changes == expected
+        assert said["asked"] == f"sudo -n {slurm_config.COMMAND}{' --dry-run' if changed else ''}"
 
 
 @pytest.mark.parametrize(
@@ -64,13 +66,13 @@ def test_a_controller_that_refuses_is_told_with_its_reason(
 ) -> None:
     said |= {"output": output, "code": "1"}
     with pytest.raises(Failure, match=why):
-        slurm_config.apply(stack(aws, "dev", own))
+        slurm_config.apply(stack(aws, "dev", own), False)
 
 
 def test_lines_that_are_not_deployed_yet_are_told_of(said: dict[str, str], own: str, aws: StubbedAws) -> None:
     said["output"] = said["output"].replace('"digest": "', '"digest": "x')
     with pytest.raises(Failure, match="has other lines than"):
-        slurm_config.apply(stack(aws, "dev", own))
+        slurm_config.apply(stack(aws, "dev", own), False)
 
 
 def test_a_line_that_cannot_be_is_refused_before_the_controller_is_asked(
@@ -78,5 +80,5 @@ def test_a_line_that_cannot_be_is_refused_before_the_controller_is_asked(
 ) -> None:
     (tmp_path / "a.conf").write_text("NoSuchKey=1\n")
     with pytest.raises(Failure, match=r"a\.conf, line 1: Slurm 25\.11 has no parameter NoSuchKey"):
-        slurm_config.apply(stack(aws, "dev", own))
+        slurm_config.apply(stack(aws, "dev", own), False)
     assert "asked" not in said

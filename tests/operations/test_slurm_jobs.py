@@ -253,7 +253,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "quotes": ({"arguments": "'"}, "No closing quotation"),
     "chips": ({"stack": "slurm-trainium", "name": "neuron", "devices": 2}, "gets whole nodes"),
     "more nodes than there are": ({"nodes": 3}, "ask for 1 to 2"),
-    "a verb": ({"name": "find-slow-node"}, "a verb of its own: hyperpod find-slow-node STACK"),
+    "a verb": ({"name": "find-slow-node"}, "with Slurm this is a verb: hyperpod node find-slow STACK"),
     "an unknown job": ({"name": "nosuch"}, "this cluster can run device-check"),
     "another accelerator": ({"name": "neuron"}, "neuron is for trainium"),
 }

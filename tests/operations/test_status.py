@@ -26,7 +26,7 @@ def test_a_healthy_stack_at_a_glance(aws: StubbedAws, on: On, capsys: pytest.Cap
         "  workers     2 Running of 2 x ml.g5.16xlarge",
         "  cost   $11.37 an hour, as configured",
     ]
-    assert lines[-1] == "Next: hyperpod validate dev, or hyperpod connect dev"
+    assert lines[-1] == "Next: hyperpod validate dev, or hyperpod node connect dev"
     assert max(map(len, lines)) <= 80
 
 
@@ -36,7 +36,7 @@ def test_a_node_that_failed_is_1_and_named(aws: StubbedAws, on: On, capsys: pyte
     code, found = run_json(capsys, "status", "dev")
     assert (code, found["health"]) == (Exit.FAILED, "broken")
     assert found["groups"][1]["nodes"] == {"Running": 1, "Failure": 1}
-    assert found["next_step"] == "hyperpod errors dev, or hyperpod replace dev workers-2"
+    assert found["next_step"] == "hyperpod errors dev, or hyperpod node replace dev workers-2"
 
 
 @pytest.mark.parametrize("status", ["Creating", "Updating", "InService"])

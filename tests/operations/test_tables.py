@@ -91,7 +91,7 @@ def test_no_line_of_a_verb_is_too_long_or_breaks_a_word(
 def test_what_to_do_after_a_failed_check_is_on_a_line_of_its_own(
     aws: StubbedAws, on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hint = "hyperpod exec dev workers-1 -- sudo /opt/hyperpod/bin/hyperpod-validate"
+    hint = "hyperpod node exec dev workers-1 -- sudo /opt/hyperpod/bin/hyperpod-validate"
     found = [Check(name="workers-1: shared file system", result="FAIL", detail="/fsx is read-only", hint=hint)]
     monkeypatch.setattr(Validation, "run", lambda _: found)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)

@@ -148,16 +148,18 @@ def test_a_stack_without_accounting_is_told_before_anyone_is_asked(
 
 
 def test_eks_has_no_accounts_of_slurm(aws: StubbedAws) -> None:
-    for ask in (lambda target: usage.ask(target, "2026-11-01"), slurm_accounts.apply):
+    for ask in (lambda target: usage.ask(target, "2026-11-01"), lambda target: slurm_accounts.apply(target, True)):
         with pytest.raises(Failure, match="Slurm"):
             ask(stack(aws, "eks-gpu"))
 
 
 def test_the_controller_gets_the_accounts_of_the_configuration(aws: StubbedAws, said: dict[str, str]) -> None:
-    with_nodes(aws)
-    said["output"] = "done: sacctmgr add qos late\n"
-    chosen = stack(aws, "dev", *SLURM)
-    assert slurm_accounts.apply(chosen) == ["done: sacctmgr add qos late"]
+    for dry_run, done in ((True, "would do"), (False, "done")):
+        with_nodes(aws)
+        said["output"] = f"{done}: sacctmgr add qos late\nkept: account old\n"
+        found = slurm_accounts.apply(stack(aws, "dev", *SLURM), dry_run)
+        assert (found.changes, found.notes) == (["sacctmgr add qos late"], ["kept: account old"])
+        assert said["asked"].endswith("hyperpod-slurm-accounts --dry-run") == dry_run
     unpack, _, apply = said["asked"].partition(" | ")
     assert apply == "sudo -n /opt/hyperpod/bin/hyperpod-slurm-accounts"
     sent = subprocess.run(["bash", "-c", unpack], capture_output=True, text=True, check=True).stdout
@@ -169,13 +171,13 @@ def test_a_controller_that_refuses_is_told_with_its_reason(aws: StubbedAws, said
     with_nodes(aws)
     said |= {"output": "hyperpod-slurm-accounts: `sacctmgr` failed: no\n", "code": "1"}
     with pytest.raises(Failure, match="did not apply the accounts: hyperpod-slurm-accounts: `sacctmgr` failed: no"):
-        slurm_accounts.apply(stack(aws, "dev", *SLURM))
+        slurm_accounts.apply(stack(aws, "dev", *SLURM), False)
 
 
 def test_without_accounting_there_is_nothing_to_apply(
     aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
     on(aws)
-    code, _, err = run(capsys, "accounts", "dev")
+    code, _, err = run(capsys, "apply", "dev", "--part", "accounts")
     assert code == Exit.BAD_INPUT
     assert "set hyperpod:slurm.accounting" in err

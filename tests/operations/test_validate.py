@@ -257,8 +257,8 @@ def test_a_node_whose_boot_left_something_undone_fails_with_what_and_with_what_t
     _, undone, _, silent = Validation(stack(aws, "eks-gpu")).kubernetes()
     assert (undone.name, undone.result, undone.detail) == ("set-up of workers-1", "FAIL", missing)
     assert "assumptions eks-gpu --id eks-data-volume; " in undone.hint
-    assert "hyperpod replace eks-gpu workers-1" in undone.hint
-    assert (silent.result, silent.hint) == ("UNKNOWN", "hyperpod health eks-gpu says why")
+    assert "hyperpod node replace eks-gpu workers-1" in undone.hint
+    assert (silent.result, silent.hint) == ("UNKNOWN", "hyperpod node health eks-gpu says why")
 
 
 def test_a_kubernetes_node_without_an_instance_is_named(

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
@@ -21,46 +22,43 @@ from rich.text import Text
 
 import hyperpod
 import operations
-from operations import cli
 from operations.aws import Aws
-from operations.failures import Exit, bad_input
+from operations.failures import Exit, Failure, bad_input
 from operations.terminal import command_line, console
-from operations.terminal.output_options import MANNER
-from operations.terminal.stack_argument import stack_first
-from tests.operations.aws import StubbedAws, cluster, run
+from operations.terminal.output_options import OPTIONS
+from tests.operations.aws import StubbedAws, cluster, run, verb_of
 from tests.rows import each
 from tests.support import ROOT
 
-STACKS = ["dev", "eks-gpu"]
 # A command line, and what its answer names: the word that is wrong, and what would be right.
 WRONG = (
-    ("deply dev", "deply", "did you mean deploy?"),
-    ("cost", "which stack?", "dev, eks-gpu"),
+    ("deply dev", "deply", "'deploy'"),
+    ("cost", "'STACK'", "dev, eks-gpu"),
     ("cost dve", '"dve"', "did you mean dev?"),
     ("cost dev eks-gpu extra", "extra", "cost --help"),
-    ("cost dev --jsno", "--jsno", "did you mean --json?"),
-    ("cost dev --config", "requires an argument", "cost --help"),
+    ("cost dev --jsno", "--jsno", "--json"),
+    ("cost dev --config", "requires an argument", "hyperpod --help"),
     ("cost dev --config size", '"size"', "--config hyperpod:size=large"),
     ("cost dev --config hyperpod:siez=large", "hyperpod:siez", "did you mean size?"),
     ("cost dev --config fsx.storageGiB=2400", "fsx.storageGiB", "--path 'hyperpod:fsx.storageGiB' VALUE"),
     ("cost dev --config hyperpod:size=huge", "'huge'", "'small', 'medium' or 'large'"),
-    ("cost dev -o xml", '"xml"', "json, yaml, wide"),
-    ("cost dev -o", '""', "json, yaml, wide"),
+    ("cost dev -o xml", "'xml'", "'json', 'yaml', 'wide'"),
+    ("cost dev -o", "'-o'", "hyperpod --help"),
     ("status devv", "devv", "did you mean dev?"),
-    ("nodes dev --watchh", "--watchh", "nodes --help"),
+    ("node list dev --watchh", "--watchh", "node list --help"),
     ("watch dev --timeout -1", "--timeout", "watch --help"),
-    ("connect dve", '"dve"', "did you mean dev?"),
-    ("exec dev", "'NODE'", "exec --help"),
-    ("exec dev controller", "'CMD'", "exec --help"),
-    ("exec dev controller sinfo --nosuch", "--nosuch", "exec --help"),
-    ("replace dev", "'NODE'", "replace --help"),
-    ("replace workers-2", "'NODE'", "replace --help"),
-    ("remove dev", "'NODE...'", "remove --help"),
+    ("node connect dve", '"dve"', "did you mean dev?"),
+    ("node exec dev", "'NODE'", "node exec --help"),
+    ("node exec dev controller", "'CMD'", "node exec --help"),
+    ("node exec dev controller sinfo --nosuch", "--nosuch", "node exec --help"),
+    ("node replace dev", "'NODE'", "node replace --help"),
+    ("node replace workers-2", "'NODE'", "node replace --help"),
+    ("node remove dev", "'NODE...'", "node remove --help"),
     ("scale dev workers", "'N'", "scale --help"),
-    ("scale dev workers many", "'N': not a whole number", "scale --help"),
+    ("scale dev workers many", "'N': Input should be a valid integer", "scale --help"),
     ("scale dev nosuch 3", '"nosuch"', "groups here: workers"),
     ("scale dev controller 2", '"controller"', "groups here: workers"),
-    ("deploy dev --rehearze", "--rehearze", "did you mean --rehearse?"),
+    ("deploy dev --rehearze", "--rehearze", "--rehearse"),
     ("policy dev --account 12", "12 is no AWS account", "12 digits"),
     ("job", "Missing command", "job --help"),
     ("job nosuch", "nosuch", "job --help"),
@@ -70,19 +68,18 @@ WRONG = (
     ("job run eks-gpu", "'JOB'", "job run --help"),
     ("job run eks-gpu nosuch", '"nosuch"', "device-check, nccl-tests"),
     ("job print eks-gpu nanogpt --nodes 99", "99 nodes", "ask for 1 to 2"),
-    ("kubeconfig dev", "Slurm stack", "hyperpod connect dev"),
-    ("slurm-config eks-gpu", "has no Slurm", "hyperpod:slurm"),
-    ("run-scripts eks-gpu", "has no Slurm", "update-software"),
-    ("deep-check dev --check Stress", "'--check'", "InstanceStress"),
-    ("governance dev", "task governance", "hyperpod:charts.queues"),
-    ("benchmark dev --nodes one", "'--nodes' / '-N': not a whole number", "benchmark --help"),
-    ("update-software dev --batch 0", "at least 1", "update-software --help"),
+    ("kubeconfig dev", "Slurm stack", "hyperpod node connect dev"),
+    ("apply eks-gpu --part slurm-config", "has no Slurm", "hyperpod:slurm"),
+    ("node run-scripts eks-gpu", "has no Slurm", "update-software"),
+    ("node deep-check dev --check Stress", "'--check'", "InstanceStress"),
+    ("apply dev --part governance", "task governance", "hyperpod:charts.queues"),
+    ("benchmark dev --nodes one", "'--nodes' / '-N': Input should be a valid integer", "benchmark --help"),
+    ("node update-software dev --batch 0", "greater than or equal to 1", "node update-software --help"),
     ("assumptions --id nosuch", '"nosuch"', "hyperpod assumptions"),
-    ("image dev", "for jobs on EKS", "docs/slurm.md"),
+    ("job image dev", "for jobs on EKS", "docs/slurm.md"),
     ("rehearse dve", '"dve"', "did you mean dev?"),
-    ("rehearse nods", '"nods"', "did you mean nodes?"),
-    ("rehearse --fail error nodes", "nodes", "put the options of nodes after the word nodes"),
-    ("rehearse --then", "'--then'", "rehearse deployment --help"),
+    ("rehearse nods", '"nods"', "stacks here: dev"),
+    ("rehearse --then", "'--then'", "hyperpod --help"),
     ("rehearse dev --engine pulumy", "'pulumy'", "'embedded', 'pulumi'"),
     ("rehearse nodes dev --slurm 1", "'1'", "'24.11', '26.05'"),
     ("rehearse eks dev", "runs Slurm", "hyperpod rehearse nodes dev"),
@@ -106,36 +103,23 @@ def test_a_wrong_command_line_is_2_and_is_told_what_was_meant(
 
 @each(
     (
-        ("cost --stack dev", "cost dev"),
-        ("replace workers-2 -s dev --yes", "replace dev workers-2 --yes"),
-        ("exec controller --stack=dev -- sinfo -s x", "exec dev controller -- sinfo -s x"),
-        ("job run nanogpt --stack eks-gpu", "job run eks-gpu nanogpt"),
-        ("rehearse nodes --stack dev --workers 3", "rehearse nodes dev --workers 3"),
-        ("charts", "charts"),
-    ),
-)
-def test_a_stack_may_be_named_anywhere(words: str, expected: str) -> None:
-    command = command_line.command(cli.app)
-    assert stack_first(words.split(), command, STACKS) == expected.split()
-
-
-@each(
-    (
         ("cost", "cost eks-gpu"),
+        ("node connect workers-2", "node connect eks-gpu workers-2"),
+        ("node exec controller -- echo dev", "node exec eks-gpu controller -- echo dev"),
+        # Another stack, and the list of all assumptions.
         ("cost dev", "cost dev"),
-        ("connect workers-2", "connect eks-gpu workers-2"),
-        ("exec controller -- echo dev", "exec eks-gpu controller -- echo dev"),
-        ("rehearse deployment --keep-up", "rehearse deployment eks-gpu --keep-up"),
-        # The list of all assumptions, and a page of help.
         ("assumptions", "assumptions"),
-        ("cost --help", "cost --help"),
     ),
 )
 def test_a_variable_names_the_stack_where_no_word_does(
     words: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def params(line: str) -> tuple[str, dict[str, Any]]:
+        found, rest = verb_of(line.split())
+        return found.name, found.make_context("", rest).params
+
     monkeypatch.setenv("HYPERPOD_STACK", "eks-gpu")
-    assert stack_first(words.split(), command_line.command(cli.app), STACKS) == expected.split()
+    assert params(words) == params(expected)
 
 
 def test_the_result_comes_as_json_or_yaml_wherever_that_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,21 +129,26 @@ def test_the_result_comes_as_json_or_yaml_wherever_that_is_asked(capsys: pytest.
     assert json.loads(asked) == json.loads(plain) == yaml.safe_load(other)
     assert not other.startswith("{")
     run(capsys, "cost", "dev")
-    assert MANNER.output is None, "the next command line starts anew"
+    assert OPTIONS.output is None, "the next command line starts anew"
 
 
-def test_notes_are_silent_and_calls_are_named_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
-    assert MANNER.take(["exec", "dev", "-q", "c", "--", "grep", "-v", "-o"]) == [
-        "exec", "dev", "c", "--", "grep", "-v", "-o",
-    ]  # fmt: skip
-    assert (MANNER.quiet, MANNER.verbose) == (True, False)
-    from operations.terminal import console
+def test_notes_are_silent_and_calls_are_named_on_demand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoken: list[tuple[bool, bool]] = []
 
+    def load(*_: object) -> None:
+        spoken.append((OPTIONS.quiet, OPTIONS.verbose))
+        raise Failure("not today")
+
+    monkeypatch.setattr("operations.target.load", load)
+    for words in ("-q cost dev", "node exec dev c -v -- grep -q", "cost dev"):
+        run(capsys, *words.split())
+    assert spoken == [(True, False), (False, True), (False, False)]
+    OPTIONS.quiet = True
     console.note("working on it")
     assert capsys.readouterr().err == ""
-    MANNER.take(["cost", "-v"])
-    assert (MANNER.quiet, MANNER.verbose) == (False, True)
-    MANNER.take([])
+    OPTIONS.begin([])
 
 
 def test_the_command_works_on_the_project_of_the_current_folder(tmp_path: Path) -> None:
@@ -175,7 +164,7 @@ def test_the_command_works_on_the_project_of_the_current_folder(tmp_path: Path) 
     assert (ran.returncode, ran.stdout) == (7, "this one\n")
 
 
-@pytest.mark.parametrize("words", ["rehearse --help", "job --help"])
+@pytest.mark.parametrize("words", ["rehearse --help", "job --help", "node --help", "download --help"])
 def test_a_list_of_commands_says_whole_sentences(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     listed = run(capsys, *words.split())[1].partition("Commands:\n")[2].partition("\n\n")[0]
     assert [line for line in listed.splitlines() if line.endswith("...")] == []
@@ -256,7 +245,7 @@ def test_nodes_are_asked_for_again_until_ctrl_c(
     for _ in range(2):
         aws.answer("sagemaker", "describe_cluster", cluster("Creating"))
         aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": []})
-    code, out, _ = run(capsys, "nodes", "dev", "--watch", "--no-state")
+    code, out, _ = run(capsys, "node", "list", "dev", "--watch", "--no-state")
     assert code == Exit.CANCELLED
     assert naps == [15, 15]
     assert out.count("hyperpod-dev: Creating, 0 nodes") == 2

@@ -188,13 +188,12 @@ def test_the_command_makes_one_change_after_the_other(tmp_path: Path, capsys: py
     result = tmp_path / "r.json"
     then = [
         "--then",
-        'fsx={"storageGiB":4800}',
-        "protect=true",
+        'fsx={"storageGiB":4800} protect=true',
         "--then",
         'observability={"prometheus":"create","grafana":"create"}',
     ]
     with few_files():
-        assert main(["--stack", "dev", *then, "--json", str(result)]) == 0
+        assert main(["dev", *then, "--write", str(result)]) == 0
     found: dict[str, Any] = json.loads(result.read_text())
     grown, observed = found["changes"]
     assert set(grown) == KEYS

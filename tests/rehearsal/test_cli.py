@@ -26,7 +26,7 @@ def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     with few_files():
-        assert main(["--stack", "dev", "--report", str(page), "--open", "--json", str(result)]) == 0
+        assert main(["dev", "--report", str(page), "--open", "--write", str(result)]) == 0
     assert opened == [page.as_uri()]
     found = json.loads(result.read_text())
     assert found["passed"] is True
@@ -74,9 +74,9 @@ def test_a_failed_deployment_is_1_and_names_resource_and_cause(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, result = tmp_path / "r.html", tmp_path / "r.json"
-    files = ["--report", str(page), "--json", str(result)]
+    files = ["--report", str(page), "--write", str(result)]
     with few_files():
-        assert main(["--stack", "dev", "--fail", "hyperpod-cluster=controller-capacity", *files]) == 1
+        assert main(["dev", "--fail", "hyperpod-cluster=controller-capacity", *files]) == 1
     printed = capsys.readouterr().out
     found = json.loads(result.read_text())
     assert [(one["name"], one["operation"]) for one in found["failed"]] == [("hyperpod-cluster", "create")]
@@ -93,7 +93,7 @@ def test_a_cluster_without_its_accelerators_is_up_and_says_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with few_files():
-        assert main(["--stack", "dev", "--fail", "hyperpod-cluster=capacity", "--json", str(tmp_path / "r.json")]) == 0
+        assert main(["dev", "--fail", "hyperpod-cluster=capacity", "--write", str(tmp_path / "r.json")]) == 0
     said = "hyperpod-cluster is InService without 2 of 2 instances of workers"
     assert any(one.startswith(said) for one in json.loads((tmp_path / "r.json").read_text())["warnings"])
     assert said in " ".join(capsys.readouterr().out.split())
@@ -104,7 +104,7 @@ def test_an_interrupted_run_says_so_and_that_nothing_is_left(
 ) -> None:
     monkeypatch.setattr("rehearsal.outcome.rehearse", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
     before = signal.getsignal(signal.SIGINT)
-    assert main(["--stack", "dev"]) == 130
+    assert main(["dev"]) == 130
     assert "ended by SIGINT: the embedded account" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -129,7 +129,7 @@ def test_a_run_that_somebody_ended_is_cancelled_and_not_failed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--stack", "nowhere"], "stacks here: dev, eks-gpu"),
+        (["nowhere"], "stacks here: dev, eks-gpu"),
         (["--config", "hyperpod:size=huge"], "hyperpod:size"),
         (["--config", "hyperpod:protect=perhaps"], "'perhaps' is not a boolean; true or false"),
         (["--config", "size"], "key=value"),
@@ -138,7 +138,7 @@ def test_a_run_that_somebody_ended_is_cancelled_and_not_failed() -> None:
         (["--fail", "x=explosion"], "one of error, throttling"),
         (["--fail", "=capacity"], "not TARGET=KIND"),
         (
-            ["--stack", "eks-gpu", "--fail", "hyperpod-cluster=controller-capacity"],
+            ["eks-gpu", "--fail", "hyperpod-cluster=controller-capacity"],
             "stack eks-gpu has no Slurm controller",
         ),
         (["--quota", "vpcs=many"], '"many" is not a whole number from 0; NAME=N, as in vpcs=5'),
@@ -147,15 +147,15 @@ def test_a_run_that_somebody_ended_is_cancelled_and_not_failed() -> None:
         (["--quota", "ml.g99.xlarge=0"], "did you mean ml.g5.16xlarge?"),
         (["--open"], "add --report report.html"),
         (["--config", "a=1"], "hyperpod:a: unknown key"),
-        (["--then", "size=medium", "protect=perhaps"], "hyperpod:protect"),
+        (["--then", "size=medium protect=perhaps"], "hyperpod:protect"),
         (["--then", "size=medium", "--then", "protect=perhaps"], "hyperpod:protect"),
         (["--then"], "--then"),
         (["--nosuch"], "hyperpod rehearse deployment --help"),
         (["nosuch"], "nosuch"),
-        (["--stack", "dev", "nodes"], "put the options of nodes after the word nodes"),
+        (["dev", "nodes"], "unexpected extra argument(s) (nodes)"),
         (["nodes", "--slurm", "1"], "24.11"),
         (["eks", "--cycles", "0"], "hyperpod rehearse eks --help"),
-        (["eks", "--stack", "eks-gpu", "--config", "hyperpod:size=huge"], "hyperpod:size"),
+        (["eks", "eks-gpu", "--config", "hyperpod:size=huge"], "hyperpod:size"),
     ],
 )
 def test_bad_input_is_2_with_the_reason_and_no_traceback(

@@ -279,8 +279,8 @@ def test_quotas_outputs_and_warnings_are_listed(render: Render) -> None:
 
 
 def test_commands_in_sentences_are_shown_as_code_without_backticks(render: Render) -> None:
-    page = render(sample() | {"warnings": ["before it: `hyperpod charts <x>`"]})
-    assert "before it: <code>hyperpod charts &lt;x&gt;</code>" in page.html
+    page = render(sample() | {"warnings": ["before it: `hyperpod download charts <x>`"]})
+    assert "before it: <code>hyperpod download charts &lt;x&gt;</code>" in page.html
     assert "`hyperpod" not in page.html
 
 

@@ -154,7 +154,7 @@ def test_boto3_finds_every_service_at_the_one_address() -> None:
 def _served(stack: str, path: str) -> Iterator[tuple[Any, str]]:
     """A served stack's process, and a line of bash that enters its environment."""
     with subprocess.Popen(
-        [sys.executable, "-u", "-m", "rehearsal", "--stack", stack, "--serve"],
+        [sys.executable, "-u", str(ROOT / "hyperpod.py"), "rehearse", stack, "--serve"],
         cwd=ROOT,
         env={**os.environ, "PATH": path},
         stdout=subprocess.PIPE,

@@ -66,7 +66,9 @@ def test_all_goes_on_with_the_nodes_or_kubernetes_and_the_same_keys(
     monkeypatch.setattr("subprocess.run", record)
     chosen = parse(project(stack).config)
     assert deployment.the_rest(stack, chosen, ["hyperpod:size=small"], None) == 1
-    assert asked == [["-m", "rehearsal", which, stack, "--if-possible", "--config", "hyperpod:size=small"]]
+    assert asked == [
+        [str(ROOT / "hyperpod.py"), "rehearse", which, stack, "--if-possible", "--config", "hyperpod:size=small"]
+    ]
 
 
 def test_make_rehearse_is_one_command() -> None:

@@ -15,7 +15,7 @@ from ..keys import KubernetesKeys
 from .queues import whole_part
 
 sagemaker = aws_native.sagemaker
-# Tells a quota of the stack from one that `hyperpod governance` made until November 2026.
+# Tells a quota of the stack from one that `hyperpod apply` made until November 2026.
 DESCRIPTION = "Made by the stack"
 # CreateComputeQuota, FairShareWeight: 0 to 100.
 _WEIGHT = 50

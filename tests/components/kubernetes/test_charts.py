@@ -128,7 +128,7 @@ def test_without_the_charts_nothing_is_created_and_the_command_is_named(
     with pytest.raises(ConfigError, match="nothing was created") as refused:
         charts.require(config("eks-gpu").settings)
     assert [problem.key for problem in refused.value.problems] == ["charts/HyperPodHelmChart", "charts/kueue"]
-    assert all("hyperpod charts" in problem.fix for problem in refused.value.problems)
+    assert all("hyperpod download charts" in problem.fix for problem in refused.value.problems)
 
 
 def test_slurm_needs_no_chart_and_a_cluster_without_queues_only_hyperpods() -> None:

@@ -23,9 +23,9 @@ LIMIT = 1000
 LARGE = "x" * (LIMIT + 1)
 ONE = f"{digest('1')}  one\n"
 BAD: dict[str, tuple[Tree, str]] = {
-    "no folder": (None, "there is no folder mine; hyperpod containers FOLDER fills one"),
-    "no digests": ({"one": "1"}, "mine has no SHA256SUMS; hyperpod containers FOLDER fills one"),
-    "no digest": ({"SHA256SUMS": ""}, "mine/SHA256SUMS has no digest; hyperpod containers FOLDER fills one"),
+    "no folder": (None, "there is no folder mine; hyperpod download containers FOLDER fills one"),
+    "no digests": ({"one": "1"}, "mine has no SHA256SUMS; hyperpod download containers FOLDER fills one"),
+    "no digest": ({"SHA256SUMS": ""}, "mine/SHA256SUMS has no digest; hyperpod download containers FOLDER fills one"),
     "a package that is missing": ({"SHA256SUMS": ONE}, "mine/one is missing, which SHA256SUMS names; hyperpod cont"),
     "another package": (
         {"SHA256SUMS": ONE, "one": "other"},

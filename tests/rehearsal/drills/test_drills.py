@@ -71,7 +71,7 @@ def test_one_drill_by_name_prints_and_writes_what_its_user_saw(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = tmp_path / "drills.json"
-    assert main(["drill", "--only", "quota", "--json", str(found)]) == 0
+    assert main(["drill", "--only", "quota", "--write", str(found)]) == 0
     (result,) = json.loads(found.read_text())["drills"]
     assert set(result) >= {"name", "passed", "seen", "lost", "left", "seconds"}
     assert (result["name"], result["passed"], result["lost"], result["left"]) == ("quota", True, [], [])
@@ -95,7 +95,7 @@ def test_what_cannot_be_held_is_said_and_proves_nothing(
     stack: str, name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = tmp_path / "drills.json"
-    assert main(["drill", "--stack", stack, "--only", name, "--json", str(found)]) == 1
+    assert main(["drill", stack, "--only", name, "--write", str(found)]) == 1
     assert json.loads(found.read_text()) == {"drills": [], "not_run": [{"name": name, "why": why}]}
     assert f"{name}: {why}" in capsys.readouterr().out
 

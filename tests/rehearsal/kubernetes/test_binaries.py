@@ -59,20 +59,20 @@ def test_the_command_ends_with_two_where_programs_are_missing(bare: Path, capsys
     (bare / "bin").mkdir()
     for tool in ("unshare", "true"):
         (bare / "bin" / tool).symlink_to(f"/usr/bin/{tool}")
-    assert main(["eks", "--stack", "eks-gpu"]) == 2
+    assert main(["eks", "eks-gpu"]) == 2
     assert "not on this machine: etcd" in capsys.readouterr().err
 
 
 def test_if_possible_says_what_is_missing_and_builds_nothing(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["eks", "--stack", "eks-gpu", "--if-possible"]) == 0
+    assert main(["eks", "eks-gpu", "--if-possible"]) == 0
     assert "make kubernetes-tools" in capsys.readouterr().err
     assert not (bare / "cache").exists()
 
 
 def test_a_slurm_stack_is_sent_to_the_nodes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["eks", "--stack", "dev"]) == 2
+    assert main(["eks", "dev"]) == 2
     assert "hyperpod rehearse nodes" in capsys.readouterr().err
-    assert main(["eks", "--stack", "dev", "--if-possible"]) == 0
+    assert main(["eks", "dev", "--if-possible"]) == 0
 
 
 # Stands in for Go: records each build's packages, and creates a file for each in the output folder.

@@ -63,9 +63,9 @@ TEAMS = [{"name": "vision"}, {"name": "speech"}]
 def test_a_ready_stack_passes_and_comes_up_again(
     stack: str, cycles: int, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "rehearsal", "eks", "--stack", stack, "--cycles", str(cycles)]
+    command = [sys.executable, str(ROOT / "hyperpod.py"), "rehearse", "eks", stack, "--cycles", str(cycles)]
     command += [f"--config=hyperpod:{key}={json.dumps(value)}" for key, value in settings.items()]
-    written = ["--json", str(tmp_path / "found.json")]
+    written = ["--write", str(tmp_path / "found.json")]
     done = subprocess.run([*command, *written], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "found.json").read_text())
@@ -81,15 +81,23 @@ def test_a_ready_stack_passes_and_comes_up_again(
 def test_the_real_engine_and_plugins_bring_a_stack_up_change_nothing_more_and_take_it_down(
     stack: str, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "rehearsal", "eks", "--stack", stack, "--engine", "pulumi"]
-    done = subprocess.run([*command, "--json", str(tmp_path / "found.json")], cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, str(ROOT / "hyperpod.py"), "rehearse", "eks", stack, "--engine", "pulumi"]
+    done = subprocess.run([*command, "--write", str(tmp_path / "found.json")], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     assert (found["cycles"], found["leftovers"]) == (2, [])
 
 
 def test_an_interrupted_run_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rehearsal", "eks", "--stack", "eks-gpu", "--json", str(tmp_path / "found.json")]
+    command = [
+        sys.executable,
+        str(ROOT / "hyperpod.py"),
+        "rehearse",
+        "eks",
+        "eks-gpu",
+        "--write",
+        str(tmp_path / "found.json"),
+    ]
     process = subprocess.Popen(
         command,
         cwd=ROOT,

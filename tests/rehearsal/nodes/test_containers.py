@@ -42,7 +42,7 @@ IMAGE = "/fsx/images/it.sqsh"
 
 
 def packages(folder: Path) -> Path:
-    """What `hyperpod containers` would have put there."""
+    """What `hyperpod download containers` would have put there."""
     made, found = folder / "made", folder / "packages"
     for name, text, mode in (
         ("DEBIAN/control", "Package: enroot\nVersion: 4\nArchitecture: all\nMaintainer: x\nDescription: x\n", 0o644),

@@ -47,7 +47,7 @@ def _groups(run: subprocess.Popen[bytes]) -> list[str]:
     [(signal.SIGINT, 0.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 0.0), (signal.SIGKILL, 2.0)],
 )
 def test_killed(tmp_path: Path, number: signal.Signals, delay: float) -> None:
-    command = [sys.executable, "-m", "rehearsal", "nodes", "--json", str(tmp_path / "found.json")]
+    command = [sys.executable, str(ROOT / "hyperpod.py"), "rehearse", "nodes", "--write", str(tmp_path / "found.json")]
     run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while len(started := _marked(run.pid)) < 5 and time.monotonic() < deadline and run.poll() is None:

@@ -24,7 +24,7 @@ NEXT = "26.05"
 def test_controller_login_and_four_workers(tmp_path: Path) -> None:
     report = tmp_path / "found.json"
     login = 'login={"instanceType":"ml.m5.large"}'
-    code = main(["nodes", "--stack", "dev", "--workers", "4", "--config", login, "--json", str(report)])
+    code = main(["nodes", "dev", "--workers", "4", "--config", login, "--write", str(report)])
     found = json.loads(report.read_text())
     failed = [check for check in found["checks"] if not check["passed"]]
     assert not failed
@@ -60,7 +60,7 @@ def test_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr(requirements, "_PACKAGES", {"/nowhere/munged": "munge", "/nowhere/ip": "iproute2"})
-    assert main(["nodes", "--stack", "dev"]) == 2
+    assert main(["nodes", "dev"]) == 2
     said = capsys.readouterr().err
     assert "root" in said
     assert "apt-get install --no-install-recommends -y munge iproute2" in said
@@ -69,5 +69,5 @@ def test_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 @pytest.mark.root
 def test_refuses_an_eks_stack(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["nodes", "--stack", "eks-gpu"]) == 1
+    assert main(["nodes", "eks-gpu"]) == 1
     assert "only Slurm nodes" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""``hyperpod run-scripts`` on living nodes: the queue moves, accounting begins and moves, and a job runs on."""
+"""``hyperpod node run-scripts`` on living nodes: the queue moves, accounting begins and moves, and a job runs on."""
 
 from __future__ import annotations
 

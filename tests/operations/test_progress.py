@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from operations.deployment.live import Progress
+from operations.deployment.progress import Progress
 from operations.engine.events import Event
 from operations.engine.state import ResourceState
 
