@@ -122,7 +122,7 @@ def _refuse(planned: object) -> None:
 
 
 def test_what_if_names_limits_quotas_and_dollars_and_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "scale", "workers", "1000", "--stack", "slurm-gpu", "--what-if", "--json")
+    code, out, _ = run(capsys, "scale", "slurm-gpu", "workers", "1000", "--what-if", "--json")
     found = json.loads(out)
     assert code == Exit.FAILED
     assert [limit["name"] for limit in found["limits"] if limit["exceeded"]] == ["network-interfaces"]

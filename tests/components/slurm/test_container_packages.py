@@ -26,7 +26,7 @@ BAD: dict[str, tuple[Tree, str]] = {
     "no folder": (None, "there is no folder mine; hyperpod download containers FOLDER fills one"),
     "no digests": ({"one": "1"}, "mine has no SHA256SUMS; hyperpod download containers FOLDER fills one"),
     "no digest": ({"SHA256SUMS": ""}, "mine/SHA256SUMS has no digest; hyperpod download containers FOLDER fills one"),
-    "a package that is missing": ({"SHA256SUMS": ONE}, "mine/one is missing, which SHA256SUMS names; hyperpod cont"),
+    "a package that is missing": ({"SHA256SUMS": ONE}, "mine/one is missing, which SHA256SUMS names; hyperpod down"),
     "another package": (
         {"SHA256SUMS": ONE, "one": "other"},
         f"mine/one has the digest {digest('other')}; it should have {digest('1')}: download it again",

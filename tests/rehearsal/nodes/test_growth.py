@@ -167,7 +167,7 @@ def name_the_slow(cluster: Cluster) -> str:
 
 
 def remove_named(cluster: Cluster) -> None:
-    """`hyperpod node remove` drains the node that it is given: its job ends there, the node goes, Slurm wants it no more."""
+    """`hyperpod node remove` drains the node that it is given: its job ends, it goes, and Slurm drops it."""
     gone, head = cluster.workers[1], cluster.controller
     command = f"sbatch --parsable -w {gone.hostname} -o /fsx/remove.log --wrap 'echo started; sleep 3; echo finished'"
     job, log = output(head, command).strip(), cluster.shared("remove.log")
