@@ -101,7 +101,7 @@ class WorkerGroup(Model):
     """Checks that HyperPod runs on a new node before jobs may use it, for an hour or two (docs/health.md). Cannot be
     combined with taints. On Slurm for GPUs alone."""
     image_release: Annotated[ImageRelease | None, _REPLACES_ROOTS] = None
-    """Release of HyperPod's image, as 2.1.0. Default: the newest when the group is made, and what `hyperpod
+    """Release of HyperPod's image, as 2.1.0. Default: the newest when the group is made, and what `hyperpod node
     update-software` brings. EKS only."""
     labels: Annotated[dict[str, str], IN_PLACE] = Field(default_factory=dict)
     """Kubernetes labels of the nodes. EKS only."""
