@@ -129,7 +129,7 @@ def test_what_if_names_limits_quotas_and_dollars_and_changes_nothing(capsys: pyt
     assert {quota["needed"] for quota in found["quotas"]} == {1000, 1001, 32011}
     assert found["cost"]["hourly_usd"] > 1000 * 50
     assert found["fsx_mbps"] == 300
-    code, out, _ = run(capsys, "scale", "workers", "100", "--stack", "slurm-gpu", "--what-if")
+    code, out, _ = run(capsys, "scale", "slurm-gpu", "workers", "100", "--what-if")
     assert code == Exit.GOOD
     assert "155 nodes" in out
     assert "each of 800 accelerators" in out
