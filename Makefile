@@ -61,6 +61,7 @@ check: $(VENV)/.tests
 	$(BIN)/mypy components operations rehearsal lifecycle tests docs tools benchmarks hyperpod.py __main__.py
 	for python in 3.10 3.12; do $(BIN)/mypy --python-version $$python lifecycle || exit; done # the Pythons of Ubuntu 22.04 and 24.04
 	PYTHONPATH=.:lifecycle $(BIN)/lint-imports --no-logo > /dev/null || PYTHONPATH=.:lifecycle $(BIN)/lint-imports
+	$(BIN)/python -m tools.prose
 
 ## Licences and known vulnerabilities of the locked packages, and secrets in the project's files; says so where the database is out of reach
 audit: $(VENV)/.tests
