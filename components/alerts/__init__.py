@@ -1,1 +1,1 @@
-"""Alerts: their rules, which of them a stack gets, and who is told."""
+"""Alerts: their rules, the selection for a stack, and the notifications."""

@@ -1,4 +1,4 @@
-"""The keys of alerts: who is told."""
+"""The keys of alerts: the address or topic that gets their messages."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Alerts(Model):
     """Where notifications go: an address or a topic."""
 
     email: Annotated[EmailAddress | None, IN_PLACE] = None
-    """E-mail address that is told. It has to confirm the subscription that AWS sends it."""
+    """E-mail address that gets the messages. Its owner must confirm the subscription that AWS sends."""
     topic_arn: Annotated[TopicArn | None, IN_PLACE] = None
-    """SNS topic of this account and region that is told, in place of `email`. docs/metrics.md has what its policy
-    needs."""
+    """SNS topic of this account and region that gets the messages, in place of `email`. docs/metrics.md has the policy
+    that it needs."""
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody is told."""
+        """Whether the stack has an address or a topic for alerts."""
         return bool(self.email or self.topic_arn)

@@ -28,7 +28,7 @@ class Team(Model):
     accelerators: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0)
     """Guaranteed number of devices (GPUs or Trainium chips). Default: an equal share."""
     fair_share_weight: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0, le=100)
-    """Weight by which the team borrows devices that other teams leave idle, 0 to 100. Default: 50. Task governance
+    """The team's weight in borrowing devices that other teams leave idle, 0 to 100. Default: 50. Task governance
     only."""
     volumes_gib: Annotated[StrictInt, IN_PLACE] = Field(2000, alias="volumesGiB", ge=0)
     """Total capacity of the volumes of class gp3 that the team may create, GiB."""
@@ -69,7 +69,7 @@ class Charts(Model):
         Literal["kueue", "task-governance", "none"],
         Change("in part", "in place; from kueue to task-governance or back by way of none"),
     ] = "kueue"
-    """What shares the accelerators between the teams: Kueue, SageMaker's task governance, or nothing."""
+    """Scheduler that shares the accelerators between the teams: Kueue, SageMaker's task governance, or none."""
 
 
 class KubernetesKeys(ClusterKeys):

@@ -33,12 +33,12 @@ class NetworkConfig(Model):
     eks_subnet_ids: Annotated[tuple[SubnetId, ...], IN_PLACE] = ()
     """Two subnets of the existing VPC, in different zones, for the EKS control plane. EKS only."""
     egress: Annotated[Literal["open", "open-all", "vpc-only"], IN_PLACE] = "open"
-    """What nodes can reach. open: the internet over HTTP and HTTPS, through a NAT gateway. open-all: the same on every
-    port and protocol. vpc-only: the VPC, and AWS services through VPC endpoints that let only this account's requests
-    and resources through. vpc-only on EKS needs `imageRegistry`."""
+    """Destinations that nodes can reach. open: the internet over HTTP and HTTPS, through a NAT gateway. open-all: the
+    same on every port and protocol. vpc-only: the VPC, and AWS services through VPC endpoints that admit only this
+    account's requests and resources. vpc-only on EKS needs `imageRegistry`."""
     trusted: Annotated[tuple[TrustedOwner, ...], IN_PLACE] = ()
-    """Other accounts (12 digits) and organizations (o-...) whose identities and resources these endpoints also let
-    through. Needs `egress` vpc-only."""
+    """Other accounts (12 digits) and organizations (o-...) whose identities and resources these endpoints also
+    admit. Needs `egress` vpc-only."""
     image_registry: Annotated[ImageRegistry | None, IN_PLACE] = None
     """Private registry with k8s-device-plugin, mpi-operator, training-operator and kueue in the charts' versions, and
     with busybox:1.37.0 and node-problem-detector:v0.8.20. EKS only."""

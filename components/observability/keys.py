@@ -50,9 +50,9 @@ class Observability(Model):
     """Also send the logs of the cluster's pods to CloudWatch, which bills what it takes in. EKS only."""
 
     scraper: Annotated[Literal["none", "training", "everything"], IN_PLACE] = "none"
-    """Collector that Amazon Managed Service for Prometheus itself runs, by the hour and the sample. training: it reads
-    what the pods of training jobs tell of their steps, which the add-on does not. everything: also the kubelets and the
-    exporters that you install, in place of the add-on, where AWS has none. EKS only; needs `prometheus`."""
+    """Collector that Amazon Managed Service for Prometheus itself runs, billed by the hour and the sample. training: it
+    reads the metrics of training jobs' pods, which the add-on does not. everything: also the kubelets and your own
+    exporters, in place of the add-on, in regions without it. EKS only; needs `prometheus`."""
 
     @property
     def with_prometheus(self) -> bool:

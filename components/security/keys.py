@@ -37,8 +37,8 @@ class Security(Model):
     """Start the sessions of `hyperpod node connect` as the account that the tag SSMSessionRunAs of the caller's IAM
     user or role names. Callers without the tag cannot open a session. Needs `sessionLogs`."""
     ssh_only_with_job: Annotated[StrictBool, AT_BOOT] = False
-    """Let people log in to a worker by ssh only while a job of theirs runs there (pam_slurm_adopt). root, ubuntu and
-    people with sudo may always. docs/slurm-teams.md says what the nodes need for it. Slurm only."""
+    """Refuse ssh to a worker without a job of the same user there (pam_slurm_adopt), except to root, ubuntu and people
+    with sudo. docs/slurm-teams.md lists what the nodes need. Slurm only."""
     kms_key: Annotated[KmsKey | None, REFUSED] = None
     """KMS key that encrypts everything that the stack stores: the ARN of a symmetric key of this account and region, or
-    create for a key of the stack's own. Needs `nodeProvisioning` Continuous. Default: keys of AWS's."""
+    create for the stack's own key. Needs `nodeProvisioning` Continuous. Default: AWS's keys."""

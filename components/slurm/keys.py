@@ -17,13 +17,13 @@ class Slurm(Model):
     """Slurm's accounts and qualities of service, containers for its jobs, additions to slurm.conf, and its queue."""
 
     setup: Annotated[Literal["scripts", "image"], _SET_UP] = "scripts"
-    """Who sets Slurm up on the nodes. scripts: this project's scripts (OnCreate). image: HyperPod's image, and the
-    scripts add what it lacks (OnInitComplete); docs/slurm-image.md says what that costs."""
+    """Software that sets Slurm up on the nodes. scripts: this project's scripts (OnCreate). image: HyperPod's image,
+    and the scripts add what it lacks (OnInitComplete); docs/slurm-image.md has the restrictions."""
     accounting: Accounting | None = None
-    """Keep account of jobs, and let only people who are in an account run any. Without it nothing is kept."""
+    """Record jobs, and allow only people in an account to run any. Without it Slurm keeps no record."""
     accounts: tuple[SlurmAccount, ...] = ()
-    """Accounts, their shares and limits, and who is in them. The user ubuntu, as whom this project's own tests run, is
-    in the account default unless it is named here. Needs `accounting`."""
+    """Accounts, their shares, limits and members. The user ubuntu, who runs this project's tests, is in the account
+    default unless it is named here. Needs `accounting`."""
     qos: tuple[SlurmQos, ...] = ()
     """Qualities of service: priorities, preemption and limits. Needs `accounting`."""
     containers: Annotated[StrictBool, AT_BOOT] = False

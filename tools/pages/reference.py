@@ -31,7 +31,7 @@ _ORIGINS = {
     "slurm": "Slurm and containers",
     "training": "PyTorch, NCCL, EFA, CUDA and Neuron",
     "project": "This project",
-    "general": "What no other section explains",
+    "general": "Other errors, by program",
 }
 
 
@@ -79,10 +79,12 @@ def failures() -> str:
 def _failure(one: advice.Advice) -> str:
     step = one.step.format(stack="STACK")
     does = f"    {step}" if step.startswith("hyperpod ") else f"**Next**: {step}."
-    return (
-        f'<a id="{one.code.lower()}"></a>\n\n### {one.title}\n\n`{one.code}`, in a message as\n\n'
-        f"    {one.seen}\n\n{one.why}\n\n{does}"
-    )
+    parts = [f'<a id="{one.code.lower()}"></a>', f"### {one.title}", f"`{one.code}`. {one.why}", does]
+    # The heading is often the message itself, or most of its words.
+    title, words = one.title.lower(), one.seen.lower().split()
+    if title not in one.seen.lower() and sum(word in title for word in words) < len(words) / 2:
+        parts.append(f"Seen in: `{one.seen}`")
+    return "\n\n".join(parts)
 
 
 def boot_steps() -> str:

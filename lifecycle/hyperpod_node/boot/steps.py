@@ -78,11 +78,9 @@ SLURM: List[Step] = [
         360,
         ("commands", "environment"),
         required=False,
-        modes=_modes("lets jobs on workers have a role of their own"),
+        modes=_modes("gives jobs on workers their own role"),
     ),
-    Step(
-        "users-key", ssh_keys.users_key, 90, ("identity",), required=False, modes=_modes("lets `sshPublicKey` log in")
-    ),
+    Step("users-key", ssh_keys.users_key, 90, ("identity",), required=False, modes=_modes("installs `sshPublicKey`")),
     # No job starts before its user is kept from the role of the node.
     Step(
         "slurm",
@@ -149,9 +147,7 @@ EKS: List[Step] = [
     Step("lustre-client", lustre_client.run, 400, ("identity",), required=False),
 ]
 # Two modules at 60 s, and at most 24 commands at 30 s.
-LNET = Step(
-    "lnet", lnet.run, 900, ("identity",), required=False, modes=_modes("lets the file system's client use EFA", "")
-)
+LNET = Step("lnet", lnet.run, 900, ("identity",), required=False, modes=_modes("sets EFA up for Lustre's client", ""))
 # Every step of a Slurm node, as docs/slurm-image.md has them.
 ALL: List[Step] = [LNET, HOME, PEOPLE, *SLURM, DATABASE, ACCOUNTING, ACCOUNTS, CONTAINERS, SSH_JOBS]
 
