@@ -84,7 +84,7 @@ def test_a_failed_deployment_is_1_and_names_resource_and_cause(
     assert found["next_step"].startswith("AWS has no such instances")
     assert found["next_step"] in page.read_text()
     assert "hyperpod-cluster (aws-native:sagemaker:Cluster): create failed: NotStabilized: We currently" in printed
-    assert "  Next: AWS has no such instances in this zone now. Workers: HyperPod goes" in printed
+    assert "  Next: AWS has no such instances in this zone now. Workers: HyperPod" in printed
     assert "nothing is left in the account" in printed
     assert "is good" not in printed
 
