@@ -22,7 +22,7 @@ ERRORS = load((ROOT / "tests/operations/errors.yaml").read_text())
 KNOWN = {one.name: one for one in advice.known()}
 # What only this project says, or nobody has published the words of.
 _OF_OUR_OWN = {
-    "configuration", "deleted-behind", "efa-rdma", "hyperpod-chart", "instance-type", "lost-node", "proxy",
+    "configuration", "deleted-behind", "hyperpod-chart", "instance-type", "lost-node", "proxy",
     "pulumi-cli", "pulumi-read", "training-plan-state", "writers",
 }  # fmt: skip
 
