@@ -34,7 +34,8 @@ def _systemctl(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result
     if verb == "show":
         return Result(0, "\n\n".join("\n".join(_shown(host, unit)) for unit in units))
     if verb == "daemon-reload":
-        host.loaded.update({unit: _unit_files(host, unit) for unit in host.active})
+        # A copy: other steps of the boot start units at the same moment.
+        host.loaded.update({unit: _unit_files(host, unit) for unit in tuple(host.active)})
     if verb in ("start", "restart") or (verb == "enable" and "--now" in args):
         host.active.update(units)
         host.loaded.update({unit: _unit_files(host, unit) for unit in units if unit not in host.loaded})
