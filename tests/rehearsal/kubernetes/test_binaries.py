@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -192,7 +191,8 @@ def test_a_build_says_what_it_does_how_far_it_is_and_about_how_long_it_takes(
     binaries.build(["etcd", "helm", "training-operator"], Console())
     said = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert said[0] == "Building 1 of 2: etcd, helm; once, in up to about 6 min on this machine"
-    assert re.fullmatch(r"still at it after 0 s, at helm\.sh/helm/v3/cmd/helm", said[1])
+    # On a busy machine a first line can come before the program is named.
+    assert "still at it after 0 s, at helm.sh/helm/v3/cmd/helm" in said
     assert [line for line in said if line.startswith("Building 2")] == [
         "Building 2 of 2: training-operator; once, in up to about 1 min on this machine"
     ]
