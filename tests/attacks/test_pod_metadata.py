@@ -99,6 +99,7 @@ def test_a_pod_gets_the_role_of_no_node_and_the_node_keeps_it(network: None) -> 
 
 
 def test_the_node_keeps_its_role_where_its_own_rule_cannot_be_made(network: None) -> None:
+    start(pod_metadata_guard.text())
     for priority in (pod_metadata_guard.OWN, pod_metadata_guard.OTHERS):
         ip("rule", "delete", "priority", str(priority), inside=NODE)
     text = pod_metadata_guard.text().replace(" iif lo ", " no-such-word ")
