@@ -123,7 +123,7 @@ def _children(folder: Path) -> list[str]:
             text = path.read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-        if str(folder) in text and "-m rehearsal" not in text:
+        if str(folder) in text and "hyperpod.py rehearse" not in text:
             lines.append(text)
     return lines
 
