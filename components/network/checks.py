@@ -9,10 +9,9 @@ from ..schema.problems import Problem
 from ..workers.keys import ClusterKeys
 from .keys import NetworkConfig
 
-# Amazon VPC User Guide, "VPC CIDR blocks": a block is /16 to /28, and AWS reserves 5 addresses of every subnet.
+# Amazon VPC User Guide, "VPC CIDR blocks": a block is /16 to /28.
 _LARGEST_PREFIX, _SMALLEST_PREFIX = 16, 28
-# The public subnet and those in two zones are /24s at fixed places of the first block. Without a second block, its
-# upper half is for the nodes.
+# It holds the /24s of plan_subnets.
 _PRIMARY_PREFIX = 20
 
 _PRIVATE_RANGES = tuple(IPv4Network(r) for r in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))

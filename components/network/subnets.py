@@ -9,17 +9,14 @@ from ..catalogue.accelerators import find
 from ..workers.keys import ClusterKeys
 from .keys import NetworkConfig
 
+# Amazon VPC User Guide, "Subnet sizing": AWS reserves 5 addresses of every subnet.
 _RESERVED_ADDRESSES = 5
-
-
+# The public subnet and those in two zones are /24s at fixed places of the first block. Without a second block, its
+# upper half is for the nodes.
 _PUBLIC_SLOT, _TWO_ZONES_SLOTS = 0, (2, 3)
-
-
 # Amazon SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod": a p5 takes 32 addresses with Slurm
 # (one per EFA interface) and 81 with EKS, whose CNI holds 49 more for pods.
 _POD_ADDRESSES = 49
-
-
 # How many interface endpoints a network can get (components/network/endpoint_services.py), by whether it is closed.
 MOST_ENDPOINTS = {False: 4, True: 18}
 
