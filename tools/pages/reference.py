@@ -78,13 +78,20 @@ def failures() -> str:
 
 def _failure(one: advice.Advice) -> str:
     step = one.step.format(stack="STACK")
-    does = f"    {step}" if step.startswith("hyperpod ") else f"**Next**: {step}."
-    parts = [f'<a id="{one.code.lower()}"></a>', f"### {one.title}", f"`{one.code}`. {one.why}", does]
+    does = f"    {step}" if step.startswith("hyperpod ") else f"**Next**: {_literal(step)}."
+    code, why = one.code, _literal(one.why)
+    parts = [f'<a id="{code.lower()}"></a>', f"### {one.title}", f"`{code}`. {why}", does]
     # The heading is often the message itself, or most of its words.
     title, words = one.title.lower(), one.seen.lower().split()
     if title not in one.seen.lower() and sum(word in title for word in words) < len(words) / 2:
         parts.append(f"Seen in: `{one.seen}`")
     return "\n\n".join(parts)
+
+
+def _literal(text: str) -> str:
+    """A text of the terminal whose brackets are no links of Markdown; what stands between backticks stays as it is."""
+    code = re.compile(r"(`[^`]*`)")
+    return "".join(part if code.match(part) else part.replace("[", r"\[") for part in code.split(text))
 
 
 def boot_steps() -> str:
