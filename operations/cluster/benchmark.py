@@ -48,9 +48,7 @@ class Result:
 
 
 def collectives(target: Target) -> tuple[str, ...]:
-    """The collectives of this cluster's test; on Kubernetes the job has only all_reduce."""
-    if target.on_eks:
-        return ("all_reduce",)
+    """The collectives that the test of this cluster's accelerator measures."""
     return tuple(nccom_test.COLLECTIVES) if _test(target) == "nccom" else nccl_test.COLLECTIVES
 
 
@@ -82,7 +80,7 @@ def run(
     number = nodes or group.count
     if target.on_eks:
         job = "nccom-test" if _test(target) == "nccom" else "nccl-tests"
-        succeeded, lines = network_tests.in_pods(target, job, number, timeout, on_phase)
+        succeeded, lines = network_tests.in_pods(target, job, number, timeout, on_phase, collective=collective)
         failure = "" if succeeded else job_run.why_failed(lines)
         return rate_text(target, "\n".join(lines), collective, number, failure)
     return _on_slurm(target, group, collective, number, timeout)

@@ -44,13 +44,15 @@ def in_pods(
     timeout: float,
     on_phase: job_run.OnPhase,
     on_pods: Callable[[Sequence[Object]], None] = lambda pods: None,
+    collective: str = "all_reduce",
 ) -> tuple[bool, list[str]]:
     """Run a job to its end, then delete it. Returns whether it succeeded, and its output.
 
-    ``on_phase`` is told what it waits for and each line of output, ``on_pods`` which pods it has. Raises Failure.
+    ``on_phase`` is told what it waits for and each line of output, ``on_pods`` which pods it has. ``collective`` is
+    what a bandwidth test measures. Raises Failure.
     """
     try:
-        objects = jobs.render(name, target.config, Choices(nodes=nodes), deadline=timeout)
+        objects = jobs.render(name, target.config, Choices(nodes=nodes), deadline=timeout, collective=collective)
     except jobs.JobError as error:
         raise bad_input(str(error)) from None
     api = cluster_nodes.kubernetes(target)

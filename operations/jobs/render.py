@@ -84,13 +84,15 @@ def render(
     choices: Choices = DEFAULTS,
     *,
     deadline: float | None = None,
+    collective: str = "all_reduce",
     job: Job | None = None,
     files: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """The objects of a job, ready to apply, in order: first what the others refer to.
 
-    ``deadline`` is in seconds: then Kubernetes ends a test, by default after the job's own; training has none. A
-    ``job`` that is not one of this project's brings its ``files``, by name. Raises JobError.
+    ``deadline`` is in seconds: then Kubernetes ends a test, by default after the job's own; training has none.
+    ``collective`` is the one that a bandwidth test measures. A ``job`` that is not one of this project's brings its
+    ``files``, by name. Raises JobError.
     """
     job, settings = job or known(name, config), config.settings
     namespace = choices.namespace
@@ -118,8 +120,15 @@ def render(
     cores = workers.type.neuron_cores * count // workers.type.accelerators
     processes = cores if workers.type.accelerator == "trainium" and job.template != "device-check" else count
     network = nccl_network(workers, nodes, efa_interfaces(workers) if efa is None else efa)
-    words = choices.arguments
-    plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=words, network=network)
+    plan = Plan(
+        name=name,
+        group=workers,
+        nodes=nodes,
+        processes=processes,
+        arguments=choices.arguments,
+        network=network,
+        collective=collective,
+    )
     team = next(one for one in settings.namespaces if settings.namespace_of(one.name) == namespace)
     # Trainers tell of themselves where somebody reads it.
     told = bool(job.scripts) and settings.observability.scraper != "none"

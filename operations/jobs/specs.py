@@ -47,7 +47,8 @@ _PAIR_SECONDS = 180
 class Plan:
     """One rendering: where, on how many nodes, with how many processes each, and the script's own arguments.
 
-    ``network`` is the only one that NCCL may use, "" where it may choose.
+    ``network`` is the only one that NCCL may use, "" where it may choose. ``collective`` is what a bandwidth test
+    measures.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Plan:
     processes: int
     arguments: str = ""
     network: str = ""
+    collective: str = "all_reduce"
 
 
 def _own_words(plan: Plan) -> Sequence[str]:
@@ -132,10 +134,10 @@ _FORWARDED = ("NCCL_", "FI_")
 
 def _nccl_tests(plan: Plan) -> str:
     sizes = plan.arguments or "-b 8 -e 16G -f 2 -g 1 -c 1 -n 100"
-    return f"exec {_all_reduce(plan, plan.nodes)} {sizes}"
+    return f"exec {_nccl_test(plan, plan.nodes)} {sizes}"
 
 
-def _all_reduce(plan: Plan, nodes: int, more: str = "") -> str:
+def _nccl_test(plan: Plan, nodes: int, more: str = "") -> str:
     forwarded = [f"-x {name}" for name in sorted(pod_variables(plan.group)) if name.startswith(_FORWARDED)]
     forwarded += ["-x NCCL_NET"] if plan.network else []
     # By its full path mpirun finds its own libraries on the workers too. Its traffic goes over plain sockets; NCCL's as
@@ -143,7 +145,7 @@ def _all_reduce(plan: Plan, nodes: int, more: str = "") -> str:
     mpi = "/opt/amazon/openmpi/bin/mpirun"
     place = f"-np {nodes * plan.processes} --map-by ppr:{plan.processes}:node --bind-to none{more}"
     sockets = "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0"
-    test = "/opt/nccl-tests/build/all_reduce_perf"
+    test = f"/opt/nccl-tests/build/{plan.collective}_perf"
     return f"{mpi} {place} {sockets} -x PATH -x LD_LIBRARY_PATH {' '.join(forwarded)} {test}"
 
 
@@ -167,6 +169,8 @@ def _neuron_hosts(plan: Plan) -> str:
         *(f'{name}="${name}"' for name in sorted(pod_variables(plan.group)) if name.startswith("FI_")),
         *(several if plan.nodes > 1 else ()),
     ]
+    collective = nccom_test.COLLECTIVES[plan.collective]
+    ranks = f"$((${{#hosts[@]}} * {plan.processes}))"
     nodes = ' --nnodes "${#hosts[@]}" --hosts "${hosts[@]}"' if plan.nodes > 1 else ""
     return "\n".join(
         (
@@ -181,7 +185,7 @@ def _neuron_hosts(plan: Plan) -> str:
             "done",
             "run() {",
             f"  test=(env {' '.join(variables)}",
-            f'    /opt/aws/neuron/bin/nccom-test allr --nworkers $((${{#hosts[@]}} * {plan.processes})){nodes} "$@")',
+            f'    /opt/aws/neuron/bin/nccom-test {collective} --nworkers {ranks}{nodes} "$@")',
             '  echo "${test[*]}"',
             '  ${limit:-} ssh "${hosts[0]}" "${test[*]@Q}"',
             "}",
@@ -203,7 +207,7 @@ def _find_slow_node(plan: Plan) -> str:
         start = "hosts=($(cut -d' ' -f1 /etc/mpi/hostfile))"
         pair = f' --host "${{hosts[$1]}}:{plan.processes},${{hosts[$2]}}:{plan.processes}"'
         sizes = plan.arguments or f"{' '.join(slow_node.NCCL_SIZES)} -g 1 -c 1"
-        test = [f'  timeout {_PAIR_SECONDS} {_all_reduce(plan, 2, pair)} {sizes} 2>&1 | sed -u "s/^/$1 $2| /"']
+        test = [f'  timeout {_PAIR_SECONDS} {_nccl_test(plan, 2, pair)} {sizes} 2>&1 | sed -u "s/^/$1 $2| /"']
     rounds = pairs.rounds([str(place) for place in range(plan.nodes)])
     # A function in the background has variables of its own. A pair that fails does not stop the others.
     each = [" ".join(f"pair {one} {other} &" for one, other in members) + " wait" for members in rounds]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hyperpod_commands import nccl_test, nccom_test
 
 from operations import records
 from operations.aws import Aws
@@ -225,7 +226,8 @@ def test_trouble_on_the_cluster_is_said_in_its_own_words(
     ("words", "said"),
     [
         (("slurm-trainium", "--collective", "broadcast"), "one of all_reduce"),
-        (("eks-gpu", "--collective", "all_gather"), "one of all_reduce"),
+        (("eks-gpu", "--collective", "all_gater"), "one of all_reduce"),
+        (("eks-trainium", "--collective", "broadcast"), "one of all_reduce"),
         (("dev", "--nodes", "9"), "workers has 2"),
         (("dev", "--from", "/nowhere/at-all"), "No such file"),
     ],
@@ -312,8 +314,20 @@ def test_a_session_outlasts_the_test_and_reports_the_nodes_warnings(
     assert result.reasons == ("a slow link",)
 
 
-def test_kubernetes_runs_it_on_as_many_nodes_and_for_as_long_as_asked(
-    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "collective", "program"),
+    [
+        *(("eks-gpu", one, f"/opt/nccl-tests/build/{one}_perf -b 8 ") for one in nccl_test.COLLECTIVES),
+        *(("eks-trainium", one, f"nccom-test {name} --nworkers ") for one, name in nccom_test.COLLECTIVES.items()),
+    ],
+)
+def test_kubernetes_runs_the_collective_that_was_asked_for_as_long_as_asked(
+    name: str,
+    collective: str,
+    program: str,
+    aws: StubbedAws,
+    kubernetes: Callable[..., FakeKubernetes],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     api, applied = kubernetes(log=nccl()), []
     real = api.apply
@@ -323,10 +337,13 @@ def test_kubernetes_runs_it_on_as_many_nodes_and_for_as_long_as_asked(
         return real(document, **how)
 
     monkeypatch.setattr(api, "apply", apply)
-    benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 1, timeout=77)
+    result = benchmark.run(stack(aws, name), collective, 1, timeout=77)
     spec = applied[-1]["spec"]
     assert spec["mpiReplicaSpecs"]["Worker"]["replicas"] == 1
     assert spec["runPolicy"]["activeDeadlineSeconds"] == 77
+    launcher = spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    assert program in launcher["command"][-1]
+    assert result.collective == collective
 
 
 def test_somebody_elses_test_is_neither_joined_nor_taken_away(
