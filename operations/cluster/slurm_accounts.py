@@ -18,6 +18,9 @@ from . import sessions
 
 _UNPACK = "python3 -c 'import base64, sys, zlib; print(zlib.decompress(base64.b64decode(sys.argv[1])).decode())'"
 _APPLY = "sudo -n /opt/hyperpod/bin/hyperpod-slurm-accounts"
+# A program from before --dry-run ignores its options and applies what it reads; of nothing it says that it is no JSON.
+_TOO_OLD = "its scripts are older than --dry-run"
+_KNOWS_DRY_RUN = f"{{ {_APPLY} --help < /dev/null | grep -q -e --dry-run || {{ echo '{_TOO_OLD}'; exit 1; }}; }}"
 
 
 def apply(target: Target, dry_run: bool) -> Outcome:
@@ -34,9 +37,16 @@ def apply(target: Target, dry_run: bool) -> Outcome:
     text = json.dumps(dataclasses.asdict(wanted)).encode()
     packed = base64.b64encode(zlib.compress(text, 9)).decode()
     head = cluster_nodes.controller(cluster_nodes.list_nodes(target))
-    command = f"{_APPLY} --dry-run" if dry_run else _APPLY
-    ran = sessions.run_remote(target, head, f"{_UNPACK} {shlex.quote(packed)} | {command}", timeout=300)
+    command = f"{_UNPACK} {shlex.quote(packed)} | {_APPLY}"
+    ran = sessions.run_remote(
+        target, head, f"{_KNOWS_DRY_RUN} && {command} --dry-run" if dry_run else command, timeout=300
+    )
     lines = [line for line in ran.output.splitlines() if line.strip()]
+    if ran.code != 0 and _TOO_OLD in lines:
+        raise Failure(
+            f"{head.name} cannot say what the accounts would change: {_TOO_OLD}",
+            f"hyperpod node run-scripts {target.stack} controller",
+        )
     if ran.code != 0:
         raise Failure(
             f"{head.name} did not apply the accounts: {lines[-1] if lines else ran.code}",

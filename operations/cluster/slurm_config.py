@@ -34,9 +34,9 @@ def apply(target: Target, dry_run: bool) -> Outcome:
     ran = sessions.run_remote(target, head, f"sudo -n {shlex.join([COMMAND, *words])}", timeout=_SECONDS)
     last = (ran.output.strip().splitlines() or ["no output"])[-1]
     if ran.code:
-        old = f"{COMMAND}: command not found" in ran.output
+        old = any(said in ran.output for said in (f"{COMMAND}: command not found", "unrecognized arguments"))
         raise Failure(
-            f"{head.name} changed nothing: {'its scripts do not know slurm.extraConf' if old else last}",
+            f"{head.name} changed nothing: {'its scripts are older than this verb' if old else last}",
             f"hyperpod node run-scripts {target.stack} controller" if old else "correct the line and deploy again",
         )
     found = json.loads(last)

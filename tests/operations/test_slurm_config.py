@@ -58,7 +58,8 @@ def test_without_lines_those_of_before_go(said: dict[str, str], aws: StubbedAws)
     ("output", "why"),
     [
         ("hyperpod-slurm-config: a.conf, line 1: fatal: no\n", "changed nothing: .*a.conf, line 1: fatal: no"),
-        (f"sudo: {slurm_config.COMMAND}: command not found\n", "its scripts do not know slurm.extraConf"),
+        (f"sudo: {slurm_config.COMMAND}: command not found\n", "its scripts are older than this verb"),
+        ("hyperpod-slurm-config: error: unrecognized arguments: --dry-run\n", "its scripts are older than this verb"),
     ],
 )
 def test_a_controller_that_refuses_is_told_with_its_reason(

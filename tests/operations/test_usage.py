@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from datetime import datetime
@@ -165,6 +166,26 @@ def test_the_controller_gets_the_accounts_of_the_configuration(aws: StubbedAws, 
     sent = subprocess.run(["bash", "-c", unpack], capture_output=True, text=True, check=True).stdout
     wanted = parameters.part(Accounting, json.loads(sent), "")
     assert (wanted.accounts[0].users, wanted.accounts[0].max_gpus, wanted.qos[0].name) == (("ada",), 4, "late")
+
+
+def test_a_dry_run_changes_nothing_on_a_controller_whose_scripts_are_older(
+    aws: StubbedAws, said: dict[str, str], tmp_path: Path
+) -> None:
+    # The program before --dry-run: it ignores its options, refuses what is no JSON and applies everything else.
+    sudo = tmp_path / "sudo"
+    sudo.write_text("#!/bin/sh\nlist=$(cat)\n[ -n \"$list\" ] || exit 1\necho 'done: sacctmgr add qos late'\n")
+    sudo.chmod(0o755)
+    with_nodes(aws)
+    slurm_accounts.apply(stack(aws, "dev", *SLURM), True)
+    node = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    ran = subprocess.run(["bash", "-c", said["asked"]], env=node, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "sacctmgr" not in ran.stdout
+    with_nodes(aws)
+    said |= {"output": ran.stdout, "code": "1"}
+    with pytest.raises(Failure, match="what the accounts would change: its scripts are older") as refused:
+        slurm_accounts.apply(stack(aws, "dev", *SLURM), True)
+    assert refused.value.hint == "hyperpod node run-scripts dev controller"
 
 
 def test_a_controller_that_refuses_is_told_with_its_reason(aws: StubbedAws, said: dict[str, str]) -> None:
