@@ -22,6 +22,8 @@ After=slurmctld.service
 
 [Service]
 ExecStart={bin}/hyperpod-requeue
+# A socket for each node that does not answer an echo request. Systemd's default is 1024.
+LimitNOFILE=65536
 Restart=always
 RestartSec=2
 

@@ -18,6 +18,9 @@ from typing import Sequence, Set
 SLURMD_PORT = 6818
 # Seconds for the answers of all addresses.
 PROBE_TIMEOUT = 0.5
+# Bytes of a socket's buffer for an answer: the kernel counts its own bookkeeping, too. By default 256 answers fit, and
+# it drops the others.
+ANSWER = 4096
 
 
 def probe(addresses: Sequence[str], port: int = SLURMD_PORT, timeout: float = PROBE_TIMEOUT) -> Set[str]:
@@ -37,6 +40,7 @@ def echo(addresses: Sequence[str], timeout: float) -> Set[str]:
     there: Set[str] = set()
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ANSWER * len(addresses))
             for address in addresses:
                 with contextlib.suppress(OSError):
                     sock.sendto(request, (address, 0))

@@ -45,6 +45,9 @@ def test_an_echo_request_has_the_checksum_that_kernels_want(process: int, monkey
         def __exit__(self, *_: object) -> None:
             pass
 
+        def setsockopt(self, *_: int) -> None:
+            pass
+
         def sendto(self, request: bytes, _: tuple[str, int]) -> None:
             sent.append(request)
 
@@ -56,6 +59,43 @@ def test_an_echo_request_has_the_checksum_that_kernels_want(process: int, monkey
     assert node_liveness.echo(["10.0.0.1"], 0.1) == set()
     total = sum(struct.unpack("!4H", sent[0]))
     assert (total & 0xFFFF) + (total >> 16) == 0xFFFF
+
+
+# What a small datagram takes of a receive buffer at least, and the default buffer (socket(7), net.core.rmem_default).
+DATAGRAM, BUFFER = 832, 212992
+
+
+def test_the_answers_of_many_nodes_fit_into_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kernel:
+        """Answers at once, and drops what the socket has no room for."""
+
+        def __init__(self, *_: int) -> None:
+            self.room, self.waiting = BUFFER, list[tuple[bytes, tuple[str, int]]]()
+
+        def __enter__(self) -> Kernel:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def setsockopt(self, level: int, option: int, value: int) -> None:
+            assert (level, option) == (socket.SOL_SOCKET, socket.SO_RCVBUF)
+            self.room = value
+
+        def sendto(self, request: bytes, address: tuple[str, int]) -> None:
+            if (len(self.waiting) + 1) * DATAGRAM <= self.room:
+                self.waiting.append((b"\x45" + bytes(19) + b"\0" + request[1:], address))
+
+        def settimeout(self, _: float) -> None:
+            if not self.waiting:
+                raise TimeoutError
+
+        def recvfrom(self, _: int) -> tuple[bytes, tuple[str, int]]:
+            return self.waiting.pop(0)
+
+    monkeypatch.setattr("socket.socket", Kernel)
+    addresses = [f"10.1.{number // 250}.{number % 250}" for number in range(1000)]
+    assert node_liveness.echo(addresses, 5.0) == set(addresses)
 
 
 def test_a_refused_connection_is_an_answer_and_an_accepted_one_too() -> None:
