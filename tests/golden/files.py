@@ -11,7 +11,9 @@ from typing import Any
 import yaml
 
 FOLDER = Path(__file__).parent
-GONE = "gone"
+GONE, LIKE = "gone", "like"
+# An entry is told by what differs from another where that takes a part of the text, and the text more than a line.
+_WORTH = 0.6
 _WIDTH = 120
 _MOST_LINES = 12
 
@@ -20,30 +22,70 @@ Files = Mapping[str, Mapping[str, Any]]
 
 
 def difference(files: Files, base: Files) -> dict[str, dict[str, Any]]:
-    """What differs from a base, key by key; what only the base has is ``gone``."""
-    found = {name: _less(files.get(name, {}), base.get(name, {})) for name in sorted({*files, *base})}
-    return {name: entries for name, entries in found.items() if entries}
+    """What differs from a base, key by key, or by the number of an item in a list; what only the base has is ``gone``.
+
+    An entry that is nearly another one of its file and type is ``like`` that one, with what differs from it.
+    """
+    found = {name: _changed(files.get(name, {}), base.get(name, {})) for name in sorted({*files, *base})}
+    return {name: _alike(entries, files.get(name, {})) for name, entries in found.items() if entries}
 
 
-def _less(new: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _less(now, was) if isinstance(now, Mapping) and isinstance(was, Mapping) else now
-        for key in sorted({*new, *base})
-        if (now := new.get(key, GONE)) != (was := base.get(key, GONE))
-    }
+def _changed(now: Any, was: Any) -> Any:
+    if isinstance(now, Mapping) and isinstance(was, Mapping):
+        pairs = {key: (now.get(key, GONE), was.get(key, GONE)) for key in sorted({*now, *was})}
+    elif _are_records(now) and _are_records(was) and len(now) == len(was):
+        pairs = dict(enumerate(zip(now, was, strict=True)))
+    else:
+        return now
+    return {key: _changed(*pair) for key, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _are_records(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
+
+
+def _alike(changes: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(changes)
+    for key, told in changes.items():
+        models = [
+            name for name in entries if name < key and _same(name, key, entries) and LIKE not in found.get(name, {})
+        ]
+        alike = [{LIKE: name, **_changed(entries[key], entries[name])} for name in models]
+        shortest = min(alike, key=lambda one: len(str(one)), default=told)
+        if len(str(shortest)) < _WORTH * len(str(told)) and len(str(told)) > _WIDTH:
+            found[key] = shortest
+    return found
+
+
+def _same(name: str, key: str, entries: Mapping[str, Any]) -> bool:
+    """Whether both are resources of one type."""
+    types = [isinstance(entries.get(one), Mapping) and entries[one].get("type") for one in (name, key)]
+    return bool(types[0]) and types[0] == types[1]
 
 
 def whole(changes: Files, base: Files) -> dict[str, dict[str, Any]]:
     """The files from which ``difference`` made these changes."""
-    found = {name: _more(changes.get(name, {}), base.get(name, {})) for name in {*base, *changes}}
+    found = {name: _entries(changes.get(name, {}), base.get(name, {})) for name in {*base, *changes}}
     return {name: entries for name, entries in found.items() if entries}
 
 
-def _more(changes: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+def _entries(changes: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     together = dict(base)
     for key, now in changes.items():
-        was = base.get(key)
-        together[key] = _more(now, was) if isinstance(now, Mapping) and isinstance(was, Mapping) else now
+        if isinstance(now, Mapping) and LIKE in now:
+            rest = {part: value for part, value in now.items() if part != LIKE}
+            together[key] = _more(rest, together[now[LIKE]])
+        else:
+            together[key] = _more(now, together.get(key))
+    return {key: value for key, value in together.items() if value != GONE}
+
+
+def _more(now: Any, was: Any) -> Any:
+    if isinstance(now, Mapping) and _are_records(was) and set(now) <= set(range(len(was))):
+        return [_more(now.get(number, item), item) for number, item in enumerate(was)]
+    if not (isinstance(now, Mapping) and isinstance(was, Mapping)):
+        return now
+    together = {**was, **{key: _more(value, was.get(key)) for key, value in now.items()}}
     return {key: value for key, value in together.items() if value != GONE}
 
 

@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,14 +109,25 @@ def _boot(host: FakeHost) -> dict[str, Any]:
         "active units": sorted(host.active),
         "commands": sorted(command for command in commands if not _QUESTIONS.match(command)),
         "steps": {step["name"]: f"{step['result']}: {step['detail']}" for step in steps},
-        "copies of lifecycle files": sorted(f"{name} {left[name]['mode']}" for name in copies),
+        "copies of lifecycle files": _by_folder({name: left[name]["mode"] for name in copies}),
         **{name: told for name, told in sorted(left.items()) if name not in copies},
     }
 
 
+def _by_folder(modes: Mapping[str, str]) -> dict[str, str]:
+    """The names of files by their folder and mode."""
+    found: dict[str, str] = {}
+    for name, mode in sorted(modes.items()):
+        folder, _, file = name.rpartition("/")
+        found[f"{folder} {mode}"] = f"{found.get(f'{folder} {mode}', '')} {file}".strip()
+    return found
+
+
 def _files(host: FakeHost) -> dict[str, dict[str, Any]]:
     """Every file of a node and of its shared file system: its mode, owner and text, or where it points."""
-    originals = {path.read_text() for path in LIFECYCLE.rglob("*") if path.suffix in (".py", ".sh", ".csv", ".c")}
+    originals = {
+        path.read_text() for path in LIFECYCLE.rglob("*") if path.suffix in (".py", ".sh", ".csv", ".c", ".pem")
+    }
     found: dict[str, dict[str, Any]] = {}
     for name, (mode, text) in host.tree().items():
         path = name.replace("/fsx", "/fsx/", 1) if name.startswith("/fsx") else f"/{name}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import yaml
 from pulumi import StringAsset
 
 from operations.engine.state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State
@@ -21,6 +23,7 @@ MASK = "SECRET"
 # Part of an id that AWS or a provider makes up: hexadecimal digits of which no two runs have the same.
 _MADE_UP = re.compile(r"[0-9a-f]{7}", re.IGNORECASE)
 _OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
+_RULES = "aws:amp/ruleGroupNamespace:RuleGroupNamespace"
 # The entry of all lifecycle objects that differ in their path alone.
 FILES = "files BucketObjectv2"
 _USUAL_PROVIDERS = ("aws", "aws-native")
@@ -41,7 +44,7 @@ def normal(deployment: Deployment, given: str = "") -> Normal:
         if resource.type != STACK_TYPE:
             component = found.setdefault(_component(state, resource), {})
             component[names.key(resource)] = _told(resource, state, names)
-    found["lifecycle"] = _objects_by_path(found["lifecycle"])
+    found["lifecycle"] = _objects_as_one(found["lifecycle"])
     return {component: dict(sorted(resources.items())) for component, resources in found.items()}
 
 
@@ -79,6 +82,8 @@ def _told(resource: ResourceState, state: State, names: _Names) -> dict[str, Any
     inputs = {key: MASK if key in resource.secrets else names.of(value) for key, value in resource.inputs.items()}
     if resource.type == _OBJECT:
         inputs["source"] = _content(resource, names)
+    if resource.type == _RULES:
+        inputs["data"] = _digests(inputs["data"])
     told: dict[str, Any] = {"type": resource.type}
     parent = state.get(resource.parent)
     if parent and parent.parent in state:
@@ -126,9 +131,20 @@ def _content(resource: ResourceState, names: _Names) -> Any:
     return f"file {resource.inputs['key']}" if path.is_file() and path.read_text() == text else names.of(text)
 
 
-def _objects_by_path(component: Mapping[str, Any]) -> dict[str, Any]:
-    """Lifecycle objects that differ in their path alone, as one entry with the paths."""
-    rest, paths = {}, []
+def _digests(rules: str) -> dict[str, dict[str, str]]:
+    """Of each group its rules, which are in components/alerts/ to be read, with a digest of what becomes of them."""
+    return {
+        group["name"]: {
+            rule.get("alert") or rule["record"]: hashlib.sha256(json.dumps(rule).encode()).hexdigest()[:8]
+            for rule in group["rules"]
+        }
+        for group in yaml.safe_load(rules)["groups"]
+    }
+
+
+def _objects_as_one(component: Mapping[str, Any]) -> dict[str, Any]:
+    """Lifecycle objects that differ in their path alone, as one entry: which they are is a test's question."""
+    rest: dict[str, Any] = {}
     shared: dict[str, Any] = {}
     for key, told in component.items():
         inputs = told.get("inputs", {})
@@ -138,10 +154,8 @@ def _objects_by_path(component: Mapping[str, Any]) -> dict[str, Any]:
         common = {**told, "inputs": {k: v for k, v in inputs.items() if k not in ("source", "key")}}
         if shared and common != shared:
             rest[key] = told
-            continue
-        shared = common
-        paths.append(inputs["key"])
-    return {**rest, FILES: {**shared, "paths": sorted(paths)}}
+        shared = shared or common
+    return {**rest, FILES: shared}
 
 
 class _Names:

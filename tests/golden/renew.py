@@ -25,10 +25,10 @@ def deployments() -> None:
     """Deploy each configuration that is written down and write what it made, less what its base has too."""
     made: dict[str, Normal] = {}
     for name in WRITTEN:
-        made[name], above = brief(told(name)), GOLDEN[name].base
-        base = made.get(above, {})
-        title = f"What differs from {above}" if above else "Every resource"
-        files.write(DEPLOYMENTS / name, files.difference(made[name], base), f"{title}; `make golden` writes this file.")
+        made[name], golden = brief(told(name)), GOLDEN[name]
+        changes = files.difference(made[name], golden.compared(made.__getitem__))
+        title = f"What differs from {golden.base}" if golden.base else "Every resource"
+        files.write(DEPLOYMENTS / name, changes, f"{title}; `make golden` writes this file.")
     for folder in DEPLOYMENTS.iterdir():
         if folder.name not in WRITTEN:
             shutil.rmtree(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -11,24 +12,32 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, patch
 
-from components.common.names import ENTRY_POINT
 from components.config import parse
 from operations.engine.state import State
 from rehearsal.account import Account, Live
 from rehearsal.engines.deployment import Deployment, up
 from rehearsal.existing import prepare
-from tests.golden.normal import FILES, Normal, normal
+from tests.golden.normal import Normal, normal
 from tests.shared import made_once
 from tests.support import READY_STACKS, few_files, project
 
 
 @dataclass(frozen=True)
 class Golden:
-    """One configuration: a ready stack with keys laid over it. Its files hold what differs from ``base``'s."""
+    """One configuration: a ready stack with keys laid over it. Its files hold what differs from ``base``'s.
+
+    ``parts`` are components of which the base has none, and the configuration whose own they are compared with.
+    """
 
     stack: str
     settings: dict[str, Any] = field(default_factory=dict)
     base: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict)
+
+    def compared(self, files: Callable[[str], Normal]) -> Normal:
+        """What its own files are the difference to, by the files of others."""
+        base = files(self.base) if self.base else {}
+        return {**base, **{part: files(other)[part] for part, other in self.parts.items()}}
 
 
 # Those whose deployments are written down whole: the ready stacks, and with most of the keys one of each orchestrator.
@@ -252,6 +261,7 @@ GOLDEN: dict[str, Golden] = {
             "tags": {"team": "research", "cost-center": "7"},
         },
         base="eks-gpu",
+        parts={"alerts": "slurm-closed", "observability": "slurm-closed"},
     ),
     "eks-spot": Golden(
         "eks-trainium",
@@ -301,15 +311,8 @@ def files_of(name: str) -> AbstractContextManager[object]:
 
 @cache
 def told(name: str) -> Normal:
-    """A golden configuration's deployment in the form that is written down.
-
-    All ship the same files: no key has a say in which.
-    """
-    found, base = normal(deployed(name), str(GOLDEN[name].settings)), GOLDEN[name].base
-    if base:
-        assert found["lifecycle"][FILES]["paths"] == [f"lifecycle/{ENTRY_POINT}"]
-        found["lifecycle"][FILES]["paths"] = told(base)["lifecycle"][FILES]["paths"]
-    return found
+    """A golden configuration's deployment in the form that is written down."""
+    return normal(deployed(name), str(GOLDEN[name].settings))
 
 
 def deployed(name: str) -> Deployment:

@@ -32,8 +32,7 @@ NESTED: dict[str, type[BaseModel]] = {
 
 def written(name: str) -> Normal:
     """The golden files of a configuration, with what it shares with its base."""
-    own, base = files.read(DEPLOYMENTS / name), GOLDEN[name].base
-    return files.whole(own, written(base)) if base else own
+    return files.whole(files.read(DEPLOYMENTS / name), GOLDEN[name].compared(written))
 
 
 def holds(wanted: Any, found: Any) -> bool:
