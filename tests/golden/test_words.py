@@ -49,7 +49,9 @@ def test_refusals_match_the_golden_files_which_have_every_problem_of_the_program
         if not any(file == path and first <= line <= last for file, line in called)
     ]
     assert missing == [], "no case of a BAD among those of tests/golden/words.py has these problems"
-    said = "\n".join(problem for cases in found.values() for case in cases.values() for problem in case)
+    told = {f"{subject}: {case}": all_of_it for subject, cases in found.items() for case, all_of_it in cases.items()}
+    assert [case for case, said in told.items() if not said] == []
+    said = "\n".join(problem for case in told.values() for problem in case)
     assert [form for form in FORMS.values() if f"{form.what}; {form.fix}" not in said] == []
 
 

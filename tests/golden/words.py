@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from tests.golden.stacks import GOLDEN, WRITTEN
 from tests.support import config
 
 ESTIMATES, REFUSALS = Path(__file__).parent / "estimates", Path(__file__).parent / "refusals"
-# The tests that have bad cases, in BAD: by their names what is bad, and a part of what is said of it. What is bad is a
-# configuration; where it is something else, the module's own ``told`` has all that is said of it.
+# The tests that have bad cases, in BAD: by their names what is bad. That is a configuration; where it is anything else,
+# the module's own ``told`` has all that is said of it. A case that its name describes in full may be the name alone.
 _REFUSED = (
     "accounting.checks",
     "config.change_checks",
@@ -62,6 +63,7 @@ def refusals() -> dict[str, dict[str, Any]]:
     for name in _REFUSED:
         folder, _, subject = name.rpartition(".")
         module = import_module(f"tests.components.{folder}.test_{subject}")
-        tells = getattr(module, "told", told)
-        found[folder if subject == "checks" else subject] = {case: tells(bad) for case, (bad, *_) in module.BAD.items()}
+        tells, bad = getattr(module, "told", told), module.BAD
+        cases = bad if isinstance(bad, Mapping) else dict(zip(bad, bad, strict=True))
+        found[folder if subject == "checks" else subject] = {case: tells(bad) for case, bad in cases.items()}
     return found

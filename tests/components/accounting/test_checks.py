@@ -13,7 +13,7 @@ from components.catalogue.regions import REGIONS
 from components.common.names import Names
 from components.config import Config
 from components.nodes.provisioning import accounting, facts
-from tests.components.config.refusals import EKS, Cases, check, problems
+from tests.components.config.refusals import EKS, Cases, problems
 from tests.golden.stacks import VPC
 from tests.support import ROOT, config
 
@@ -31,137 +31,52 @@ def rds(**keys: Any) -> dict[str, Any]:
 
 
 BAD: Cases = {
-    "on EKS": ({**EKS, **slurm()}, "hyperpod:slurm", "hyperpod:teams"),
-    "accounts without accounting": (
-        {"slurm": {"accounts": [{"name": "lab"}]}},
-        "hyperpod:slurm.accounts",
-        "accounting: {database: local}",
-    ),
-    "packages without containers": (
-        {"slurm": {"containerPackages": "mine"}},
-        "hyperpod:slurm.containerPackages",
-        "no job may run in a container; add slurm.containers: true, or leave it out",
-    ),
-    "packages in no folder": (
-        {"slurm": {"containers": True, "containerPackages": ""}},
-        "hyperpod:slurm.containerPackages",
-        "should have at least 1 character",
-    ),
-    "qualities without accounting": (
-        {"slurm": {"qos": [{"name": "late"}]}},
-        "hyperpod:slurm.qos",
-        "accounting: {database: local}",
-    ),
-    "a person's account where there is none": (
-        slurm() | {"users": [{"name": "ada", "uid": 2001, "account": "lab"}]},
-        "hyperpod:users[0].account",
-        "add it there, or leave it out",
-    ),
-    "a database of another kind": (
-        {"slurm": {"accounting": {"database": "aurora"}}},
-        "hyperpod:slurm.accounting.database",
-        "'local' or 'rds'",
-    ),
-    "a class for the controller's own database": (
-        {"slurm": {"accounting": {"instanceClass": "db.m6g.large"}}},
-        "hyperpod:slurm.accounting.instanceClass",
-        "add database: rds",
-    ),
-    "a class without a price": (rds(instanceClass="db.t2.micro"), f"{KEY}.instanceClass", "db.t4g.medium"),
-    "a small disk": (rds(storageGiB=10), f"{KEY}.storageGiB", "20 to 399"),
-    "a disk of other IOPS": (rds(storageGiB=400), f"{KEY}.storageGiB", "20 to 399"),
-    "backups for years": (rds(backupDays=400), f"{KEY}.backupDays", "0 to 35"),
-    "subnets in our own VPC": (rds(subnetIds=SUBNETS), f"{KEY}.subnetIds", "the stack makes two"),
-    "an existing VPC without them": ({"network": VPC, **rds()}, f"{KEY}.subnetIds", "two subnets of the existing VPC"),
-    "one subnet twice": ({"network": VPC, **rds(subnetIds=SUBNETS[:1] * 2)}, f"{KEY}.subnetIds", "has 1 subnets"),
-    "what the image's set-up cannot serve": (
-        {
-            "slurm": {
-                "setup": "image",
-                "containers": True,
-                "containerPackages": "mine",
-                "sharedQueue": True,
-                "accounting": {"database": "rds", "retentionMonths": 3},
-            },
-            "fsx": {"efa": True, "homeFileSystemId": "fs-0123456789abcdef0"},
-            "network": VPC,
-            "nodeProvisioning": "",
+    "on EKS": {**EKS, **slurm()},
+    "accounts without accounting": {"slurm": {"accounts": [{"name": "lab"}]}},
+    "packages without containers": {"slurm": {"containerPackages": "mine"}},
+    "packages in no folder": {"slurm": {"containers": True, "containerPackages": ""}},
+    "qualities without accounting": {"slurm": {"qos": [{"name": "late"}]}},
+    "a person's account where there is none": slurm() | {"users": [{"name": "ada", "uid": 2001, "account": "lab"}]},
+    "a database of another kind": {"slurm": {"accounting": {"database": "aurora"}}},
+    "a class for the controller's own database": {"slurm": {"accounting": {"instanceClass": "db.m6g.large"}}},
+    "a class without a price": rds(instanceClass="db.t2.micro"),
+    "a small disk": rds(storageGiB=10),
+    "a disk of other IOPS": rds(storageGiB=400),
+    "backups for years": rds(backupDays=400),
+    "subnets in our own VPC": rds(subnetIds=SUBNETS),
+    "an existing VPC without them": {"network": VPC, **rds()},
+    "one subnet twice": {"network": VPC, **rds(subnetIds=SUBNETS[:1] * 2)},
+    "what the image's set-up cannot serve": {
+        "slurm": {
+            "setup": "image",
+            "containers": True,
+            "containerPackages": "mine",
+            "sharedQueue": True,
+            "accounting": {"database": "rds", "retentionMonths": 3},
         },
-        "hyperpod:slurm.sharedQueue",
-        "starts slurmctld with an empty queue before the scripts run; leave it out with slurm.setup image",
-    ),
-    "the image's set-up on EKS": ({**EKS, "slurm": {"setup": "image"}}, "hyperpod:slurm", "is for Slurm"),
-    "a region without certificates": (
-        {"region": "us-gov-west-1", "availabilityZoneId": "usgw1-az1", **rds()},
-        f"{KEY}.database",
-        "no certificate of RDS's authority in us-gov-west-1; local",
-    ),
-    "a second controller": (
-        {"slurm": {"controllers": 2}},
-        "hyperpod:slurm.controllers",
-        "refuses one with continuous provisioning; leave it out; slurm.sharedQueue keeps the queue",
-    ),
-    "no month": (
-        {"slurm": {"accounting": {"retentionMonths": 0}}},
-        "hyperpod:slurm.accounting.retentionMonths",
-        "1 to 120",
-    ),
-    "capitals": (slurm(accounts=[{"name": "Lab"}]), "hyperpod:slurm.accounts[0].name", "lower-case"),
-    "root": (slurm(accounts=[{"name": "root"}]), "hyperpod:slurm.accounts[0].name", "Slurm's own account"),
-    "one name twice": (slurm(accounts=[{"name": "lab"}, {"name": "lab"}]), "hyperpod:slurm.accounts", 'named "lab"'),
-    "one quality twice": (slurm(qos=[{"name": "late"}, {"name": "late"}]), "hyperpod:slurm.qos", 'named "late"'),
-    "no such parent": (
-        slurm(accounts=[{"name": "lab", "parent": "labs"}]),
-        "hyperpod:slurm.accounts[0].parent",
-        "one of root, lab",
-    ),
-    "parents of each other": (
-        slurm(accounts=[{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]),
-        "hyperpod:slurm.accounts[1].parent",
-        "b is above itself",
-    ),
-    "no such QOS": (
-        slurm(accounts=[{"name": "lab", "qos": ["urgent"]}], qos=[{"name": "late"}]),
-        "hyperpod:slurm.accounts[0].qos",
-        "one of late, normal",
-    ),
-    "a person twice": (
-        slurm(accounts=[{"name": "lab", "users": ["ada", "ada"]}]),
-        "hyperpod:slurm.accounts[0].users",
-        '"ada" is there 2 times',
-    ),
-    "what is no user name": (
-        slurm(accounts=[{"name": "lab", "users": ["Ada L"]}]),
-        "hyperpod:slurm.accounts[0].users[0]",
-        "cannot name an account",
-    ),
-    "a person's account without accounting": (
-        {"users": [{"name": "ada", "uid": 2001, "account": "lab"}]},
-        "hyperpod:users[0].account",
-        "add slurm.accounting",
-    ),
-    "a person's account that is none": (
-        slurm(accounts=[{"name": "lab"}, {"name": "guests"}])
-        | {"users": [{"name": "ada", "uid": 2001, "account": "labs"}]},
-        "hyperpod:users[0].account",
-        "one of lab, guests",
-    ),
-    "a QOS that preempts itself": (
-        slurm(qos=[{"name": "urgent", "preempts": ["urgent"]}]),
-        "hyperpod:slurm.qos[0].preempts",
-        "does not preempt itself",
-    ),
-    "a QOS that preempts none": (
-        slurm(qos=[{"name": "urgent", "preempts": ["norm"]}]),
-        "hyperpod:slurm.qos[0].preempts",
-        "one of normal, urgent",
-    ),
+        "fsx": {"efa": True, "homeFileSystemId": "fs-0123456789abcdef0"},
+        "network": VPC,
+        "nodeProvisioning": "",
+    },
+    "the image's set-up on EKS": {**EKS, "slurm": {"setup": "image"}},
+    "a region without certificates": {"region": "us-gov-west-1", "availabilityZoneId": "usgw1-az1", **rds()},
+    "a second controller": {"slurm": {"controllers": 2}},
+    "no month": {"slurm": {"accounting": {"retentionMonths": 0}}},
+    "capitals": slurm(accounts=[{"name": "Lab"}]),
+    "root": slurm(accounts=[{"name": "root"}]),
+    "one name twice": slurm(accounts=[{"name": "lab"}, {"name": "lab"}]),
+    "one quality twice": slurm(qos=[{"name": "late"}, {"name": "late"}]),
+    "no such parent": slurm(accounts=[{"name": "lab", "parent": "labs"}]),
+    "parents of each other": slurm(accounts=[{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]),
+    "no such QOS": slurm(accounts=[{"name": "lab", "qos": ["urgent"]}], qos=[{"name": "late"}]),
+    "a person twice": slurm(accounts=[{"name": "lab", "users": ["ada", "ada"]}]),
+    "what is no user name": slurm(accounts=[{"name": "lab", "users": ["Ada L"]}]),
+    "a person's account without accounting": {"users": [{"name": "ada", "uid": 2001, "account": "lab"}]},
+    "a person's account that is none": slurm(accounts=[{"name": "lab"}, {"name": "guests"}])
+    | {"users": [{"name": "ada", "uid": 2001, "account": "labs"}]},
+    "a QOS that preempts itself": slurm(qos=[{"name": "urgent", "preempts": ["urgent"]}]),
+    "a QOS that preempts none": slurm(qos=[{"name": "urgent", "preempts": ["norm"]}]),
 }
-
-
-@pytest.mark.parametrize("wrong", BAD)
-def test_bad_accounting_is_refused(wrong: str) -> None:
-    check(BAD[wrong])
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:

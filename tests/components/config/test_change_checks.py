@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +19,6 @@ from rehearsal.engines.deployment import up
 from rehearsal.engines.program import ProgramError
 from tests.golden.stacks import DATABASE_SUBNETS, deployed, state_of
 from tests.golden.stacks import VPC as EXISTING
-from tests.rows import each
 from tests.support import config, project
 
 ACCOUNT = "123456789012"
@@ -43,152 +41,63 @@ class Change:
     name: str = ""
 
 
-BAD: dict[str, tuple[Change, str]] = {
-    "another name of the cluster": (
-        Change("slurm-gpu", {}, {"clusterName": "other"}),
-        'clusterName: the cluster is called "slurm-gpu',
+BAD: dict[str, Change] = {
+    "another name of the cluster": Change("slurm-gpu", {}, {"clusterName": "other"}),
+    "another region": Change("slurm-gpu", {}, {"region": "us-east-1", "availabilityZoneId": "use1-az1"}),
+    "another block": Change("slurm-gpu", {}, {"network": {"cidr": "10.8.0.0/16"}}),
+    "no second block": Change("slurm-gpu", {}, {"network": {"secondaryCidr": ""}}),
+    "no database of jobs": Change("slurm-gpu", RDS, {"slurm": {}}),
+    "the database on the controller": Change("slurm-gpu", RDS, {"slurm": {"accounting": {}}}),
+    "a smaller database": Change("slurm-gpu", {"slurm": {"accounting": {"database": "rds", "storageGiB": 40}}}, RDS),
+    "a database that is hardly larger": Change(
+        "slurm-gpu", RDS, {"slurm": {"accounting": {"database": "rds", "storageGiB": 21}}}
     ),
-    "another region": (
-        Change("slurm-gpu", {}, {"region": "us-east-1", "availabilityZoneId": "use1-az1"}),
-        "aws:region: this stack is deployed with us-west-2",
+    "other subnets of the database": Change(
+        "slurm-gpu",
+        {"network": EXISTING, "slurm": {"accounting": {"database": "rds", "subnetIds": DATABASE_SUBNETS}}},
+        {"network": EXISTING, "slurm": {"accounting": {"database": "rds", "subnetIds": OTHERS}}},
     ),
-    "another block": (
-        Change("slurm-gpu", {}, {"network": {"cidr": "10.8.0.0/16"}}),
-        "network.cidr: this stack is deployed with 10.0.0.0/16",
+    "a smaller file system": Change("slurm-gpu", {"size": "medium"}, {"size": "small"}),
+    "EFA later": Change("slurm-gpu", {}, {"fsx": {"efa": True, "storageGiB": 19200}}),
+    "EFA no more": Change("slurm-gpu", {"fsx": {"efa": True, "storageGiB": 19200}}, {"fsx": {"storageGiB": 19200}}),
+    "another throughput with EFA": Change(
+        "slurm-gpu",
+        {"fsx": {"efa": True, "storageGiB": 19200}},
+        {"fsx": {"efa": True, "storageGiB": 19200, "throughput": 500}},
     ),
-    "no second block": (
-        Change("slurm-gpu", {}, {"network": {"secondaryCidr": ""}}),
-        "network.secondaryCidr: this stack is deployed with",
+    "another type of workers": Change("slurm-gpu", {}, {"workers": [P5 | {"instanceType": "ml.p5e.48xlarge"}]}),
+    "other threads of workers": Change("slurm-gpu", {}, {"workers": [P5 | {"threadsPerCore": 2}]}),
+    "workers on spot": Change("slurm-gpu", {}, {"workers": [P5 | {"capacity": "spot"}]}),
+    "another role": Change("slurm-gpu", {}, {"existingRoleArn": "arn:aws:iam::123456789012:role/team/hyperpod"}),
+    "another controller": Change("slurm-gpu", {}, {"controllerInstanceType": "ml.m5.4xlarge"}),
+    "other login nodes": Change(
+        "slurm-gpu", {"login": {"instanceType": "ml.m5.2xlarge"}}, {"login": {"instanceType": "ml.m5.4xlarge"}}
     ),
-    "no database of jobs": (
-        Change("slurm-gpu", RDS, {"slurm": {}}),
-        "accounting.database: the history of jobs is in a database on RDS",
+    "the image's set-up later": Change("dev", {}, {"slurm": {"setup": "image"}}),
+    "a key later": Change("dev", {}, CREATED),
+    "a key no more": Change("dev", CREATED, {"security": {}}),
+    "two Kubernetes versions at once": Change("eks-gpu", {"kubernetesVersion": "1.33"}, {"kubernetesVersion": "1.35"}),
+    "an older Kubernetes version": Change("eks-gpu", {"kubernetesVersion": "1.34"}, {"kubernetesVersion": "1.33"}),
+    "a smaller home file system": Change("dev", {"fsx": {"homeStorageGiB": 128}}, {"fsx": {"homeStorageGiB": 64}}),
+    "a home file system that grows too little": Change(
+        "dev", {"fsx": {"homeStorageGiB": 128}}, {"fsx": {"homeStorageGiB": 140}}
     ),
-    "the database on the controller": (
-        Change("slurm-gpu", RDS, {"slurm": {"accounting": {}}}),
-        "accounting.database: the history of jobs is in a database on RDS",
+    "older authentication": Change(
+        "eks-gpu", {}, {"authenticationMode": "API_AND_CONFIG_MAP", "kubernetesApiCidrs": ["52.94.76.1/32"]}
     ),
-    "a smaller database": (
-        Change("slurm-gpu", {"slurm": {"accounting": {"database": "rds", "storageGiB": 40}}}, RDS),
-        "accounting.storageGiB: 20 GiB, and the database has 40 GiB",
+    "a Kueue of SageMaker's in place of the stack's": Change("eks-gpu", {}, {"charts": {"queues": "task-governance"}}),
+    "a Kueue of the stack's in place of SageMaker's": Change(
+        "eks-gpu", {"charts": {"queues": "task-governance"}}, {"charts": {"queues": "kueue"}}
     ),
-    "a database that is hardly larger": (
-        Change("slurm-gpu", RDS, {"slurm": {"accounting": {"database": "rds", "storageGiB": 21}}}),
-        "accounting.storageGiB: 21 GiB, .*; 20, or at least 22",
+    "another orchestrator": Change("slurm-gpu", {}, {"orchestrator": "eks"}),
+    "an existing network": Change("slurm-gpu", {}, {"network": VPC | {"securityGroupIds": ["sg-0123456789abcdef0"]}}),
+    "an existing file system": Change(
+        "slurm-gpu",
+        {"network": VPC | {"securityGroupIds": ["sg-0123456789abcdef0"]}},
+        {"fsx": {"fileSystemId": "fs-0123456789abcdef0"}},
     ),
-    "other subnets of the database": (
-        Change(
-            "slurm-gpu",
-            {"network": EXISTING, "slurm": {"accounting": {"database": "rds", "subnetIds": DATABASE_SUBNETS}}},
-            {"network": EXISTING, "slurm": {"accounting": {"database": "rds", "subnetIds": OTHERS}}},
-        ),
-        "accounting.subnetIds: the database is in subnet-0bbbbbbbbbbbbbbb1",
-    ),
-    "a smaller file system": (
-        Change("slurm-gpu", {"size": "medium"}, {"size": "small"}),
-        "fsx.storageGiB: 1200 GiB, and the file system has 4800 GiB",
-    ),
-    "EFA later": (
-        Change("slurm-gpu", {}, {"fsx": {"efa": True, "storageGiB": 19200}}),
-        "fsx.efa: the file system was created without EFA",
-    ),
-    "EFA no more": (
-        Change("slurm-gpu", {"fsx": {"efa": True, "storageGiB": 19200}}, {"fsx": {"storageGiB": 19200}}),
-        "fsx.efa: the file system was created with EFA",
-    ),
-    "another throughput with EFA": (
-        Change(
-            "slurm-gpu",
-            {"fsx": {"efa": True, "storageGiB": 19200}},
-            {"fsx": {"efa": True, "storageGiB": 19200, "throughput": 500}},
-        ),
-        "fsx.throughput: the throughput of a file system with EFA",
-    ),
-    "another type of workers": (
-        Change("slurm-gpu", {}, {"workers": [P5 | {"instanceType": "ml.p5e.48xlarge"}]}),
-        r'workers: group "workers" runs on ml.p5.48xlarge.*; add a group with another name',
-    ),
-    "other threads of workers": (
-        Change("slurm-gpu", {}, {"workers": [P5 | {"threadsPerCore": 2}]}),
-        r'workers: group "workers" has threadsPerCore 1, .* cannot change to 2; add a group with another name',
-    ),
-    "workers on spot": (
-        Change("slurm-gpu", {}, {"workers": [P5 | {"capacity": "spot"}]}),
-        r'workers: group "workers" has capacity on-demand, .* cannot change to spot; add a group with another name',
-    ),
-    "another role": (
-        Change("slurm-gpu", {}, {"existingRoleArn": "arn:aws:iam::123456789012:role/team/hyperpod"}),
-        "existingRoleArn: the nodes have roles of the stack, .*; keep it",
-    ),
-    "another controller": (
-        Change("slurm-gpu", {}, {"controllerInstanceType": "ml.m5.4xlarge"}),
-        "controllerInstanceType: .*cannot be removed",
-    ),
-    "other login nodes": (
-        Change("slurm-gpu", {"login": {"instanceType": "ml.m5.2xlarge"}}, {"login": {"instanceType": "ml.m5.4xlarge"}}),
-        "login: .*remove the login nodes with one update",
-    ),
-    "the image's set-up later": (
-        Change("dev", {}, {"slurm": {"setup": "image"}}),
-        "slurm.setup: the nodes of this stack are set up by the scripts",
-    ),
-    "a key later": (Change("dev", {}, CREATED), "security.kmsKey: this stack is encrypted with keys of AWS's"),
-    "a key no more": (
-        Change("dev", CREATED, {"security": {}}),
-        "security.kmsKey: this stack is encrypted with a key that it created",
-    ),
-    "two Kubernetes versions at once": (
-        Change("eks-gpu", {"kubernetesVersion": "1.33"}, {"kubernetesVersion": "1.35"}),
-        r"kubernetesVersion: .* to 1\.34 first",
-    ),
-    "an older Kubernetes version": (
-        Change("eks-gpu", {"kubernetesVersion": "1.34"}, {"kubernetesVersion": "1.33"}),
-        "kubernetesVersion: .*within 7 days",
-    ),
-    "a smaller home file system": (
-        Change("dev", {"fsx": {"homeStorageGiB": 128}}, {"fsx": {"homeStorageGiB": 64}}),
-        "homeStorageGiB: .*; 128, or at least 141",
-    ),
-    "a home file system that grows too little": (
-        Change("dev", {"fsx": {"homeStorageGiB": 128}}, {"fsx": {"homeStorageGiB": 140}}),
-        "homeStorageGiB: .*by a tenth at least",
-    ),
-    "older authentication": (
-        Change("eks-gpu", {}, {"authenticationMode": "API_AND_CONFIG_MAP", "kubernetesApiCidrs": ["52.94.76.1/32"]}),
-        "authenticationMode: access entries alone",
-    ),
-    "a Kueue of SageMaker's in place of the stack's": (
-        Change("eks-gpu", {}, {"charts": {"queues": "task-governance"}}),
-        "charts.queues: this stack is deployed with kueue, .*; deploy with none first",
-    ),
-    "a Kueue of the stack's in place of SageMaker's": (
-        Change("eks-gpu", {"charts": {"queues": "task-governance"}}, {"charts": {"queues": "kueue"}}),
-        "charts.queues: this stack is deployed with task-governance, .*; deploy with none first",
-    ),
-    "another orchestrator": (
-        Change("slurm-gpu", {}, {"orchestrator": "eks"}),
-        "hyperpod:orchestrator: this stack is deployed with slurm",
-    ),
-    "an existing network": (
-        Change("slurm-gpu", {}, {"network": VPC | {"securityGroupIds": ["sg-0123456789abcdef0"]}}),
-        "network.vpcId: this stack is deployed with none",
-    ),
-    "an existing file system": (
-        Change(
-            "slurm-gpu",
-            {"network": VPC | {"securityGroupIds": ["sg-0123456789abcdef0"]}},
-            {"fsx": {"fileSystemId": "fs-0123456789abcdef0"}},
-        ),
-        "fsx.fileSystemId: /fsx is a file system of the stack",
-    ),
-    "another zone": (
-        Change("dev", {}, {}, zone="usw2-az3"),
-        "availabilityZoneId: this stack is in usw2-az3, and .* cannot move to usw2-az2",
-    ),
-    "another name of the stack": (
-        Change("dev", {}, {}, name="research"),
-        "pulumi stack: .*nearly every resource would be replaced.*`pulumi stack rename OLD`",
-    ),
+    "another zone": Change("dev", {}, {}, zone="usw2-az3"),
+    "another name of the stack": Change("dev", {}, {}, name="research"),
 }
 
 
@@ -215,13 +124,6 @@ def told(change: Change) -> list[str]:
 def named(stack: str, chosen: Config) -> Names:
     cluster = {"cluster": chosen.settings.cluster_name, "region": chosen.region.name}
     return for_stack(stack=stack, account=ACCOUNT, project="hyperpod", **cluster)
-
-
-@each(BAD)
-def test_an_impossible_change_is_refused_with_the_way_that_works(change: Change, reason: str) -> None:
-    found = told(change)
-    assert [problem for problem in found if re.search(reason, problem)], found
-    assert all("; " in problem for problem in found)
 
 
 @pytest.mark.parametrize(

