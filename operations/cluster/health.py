@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-from botocore.exceptions import BotoCoreError, ClientError
 from hyperpod_node.health.run import RESULTS
 
-from ..failures import Failure, bad_input, described
+from ..failures import Failure, bad_input
 from ..target import Target
+from . import every_node
 from . import nodes as cluster_nodes
-from . import sessions
 from .node import Node
+from .sessions import Remote
 
 Status = Literal["PASS", "FAIL", "UNKNOWN"]
 _SECONDS = 120.0
@@ -53,21 +52,21 @@ class NodeHealth:
 def ask(target: Target, nodes: Sequence[Node], *, now: bool) -> list[NodeHealth]:
     """The health of every worker among the nodes, in their order. ``now``: run the checks instead of reading."""
     workers = [node for node in nodes if node.role == "worker"]
-    with ThreadPoolExecutor(sessions.AT_ONCE) as pool:
-        return list(pool.map(lambda node: _one(target, node, now), workers))
-
-
-def _one(target: Target, node: Node, now: bool) -> NodeHealth:
     run = "sudo -n /opt/hyperpod/bin/hyperpod-health > /dev/null; " if now else ""
-    try:
-        said = sessions.run_remote(target, node, f"{run}date +%s; cat {RESULTS}", _SECONDS).output
-        clock, _, document = said.partition("\n")
-        return read(node.name, json.loads(document), float(clock))
-    except (Failure, ClientError, BotoCoreError) as error:
-        trouble = described(error, target.stack).message
-    except (ValueError, KeyError, TypeError):
-        last = [line for line in said.splitlines() if line.strip()][-1:]
-        trouble = f"no results yet: {last[0] if last else 'no output'}"
+    found = every_node.answers(target, nodes, workers, f"{run}date +%s; cat {RESULTS}", _SECONDS)
+    return [_one(node, answer) for node, answer in zip(workers, found, strict=True)]
+
+
+def _one(node: Node, answer: Remote | Failure) -> NodeHealth:
+    if isinstance(answer, Failure):
+        trouble = answer.message
+    else:
+        clock, _, document = answer.output.partition("\n")
+        try:
+            return read(node.name, json.loads(document), float(clock))
+        except (ValueError, KeyError, TypeError):
+            last = [line for line in answer.output.splitlines() if line.strip()][-1:]
+            trouble = f"no results yet: {last[0] if last else 'no output'}"
     return NodeHealth(node=node.name, status="UNKNOWN", bad={}, unknown={}, trouble=trouble)
 
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
 from hyperpod_node.facts import parameters
 from hyperpod_node.people.apply import digest
 
 from components.nodes import provisioning
 from components.nodes.lifecycle_bucket import PREFIX
 
-from ..failures import Exit, Failure, bad_input, described
+from ..failures import Exit, Failure, bad_input
 from ..outcome import Outcome
 from ..target import Target
-from . import sessions
+from . import every_node
 from .node import Node
 from .nodes import list_nodes
+from .sessions import Remote
 
 COMMAND = "/opt/hyperpod/bin/hyperpod-users"
 _SECONDS = 360.0
@@ -87,8 +86,8 @@ def _difference(one: NodePeople) -> str:
 def ask(target: Target, nodes: Sequence[Node], *, apply: bool) -> list[NodePeople]:
     """Every node's answer, in their order. ``apply``: the list that is in the lifecycle bucket first."""
     command = f"sudo -n {COMMAND}" + (f" {shlex.join(_asked(target))}" if apply else "")
-    with ThreadPoolExecutor(sessions.AT_ONCE) as pool:
-        return list(pool.map(lambda node: _one(target, node, command), nodes))
+    found = every_node.answers(target, nodes, nodes, command, _SECONDS)
+    return [_one(target, node, answer) for node, answer in zip(nodes, found, strict=True)]
 
 
 def _asked(target: Target) -> list[str]:
@@ -98,11 +97,9 @@ def _asked(target: Target) -> list[str]:
     return [uri, "--region", target.aws.region]
 
 
-def _one(target: Target, node: Node, command: str) -> NodePeople:
-    try:
-        ran = sessions.run_remote(target, node, command, _SECONDS)
-    except (Failure, ClientError, BotoCoreError) as error:
-        return NodePeople(node=node.name, trouble=described(error, target.stack).message)
+def _one(target: Target, node: Node, ran: Remote | Failure) -> NodePeople:
+    if isinstance(ran, Failure):
+        return NodePeople(node=node.name, trouble=ran.message)
     last = (ran.output.strip().splitlines() or ["no output"])[-1]
     if ran.code:
         # sudo and the shell say "command not found" where the scripts of the node's boot did not have it.

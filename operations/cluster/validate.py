@@ -7,7 +7,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -24,10 +23,11 @@ from ..jobs import run as job_run
 from ..jobs.choices import Choices
 from ..jobs.render import JobError, render
 from ..target import Target
+from . import every_node, sessions
 from . import nodes as cluster_nodes
-from . import sessions
 from .network_state import DIRECTIONS, open_to_itself, routes_of, why_public
 from .node import Node
+from .sessions import Remote
 
 Result = Literal["PASS", "FAIL", "UNKNOWN"]
 # States in which a node takes jobs, or will when its own are done (sinfo's manual, node state codes). A suffix + means
@@ -265,23 +265,19 @@ class Validation:
     def each_node(self) -> Iterator[Check]:
         """Each node's own checks: boot, /fsx, MUNGE, Slurm, devices, EFA, commands."""
         running = [node for node in self._nodes if node.status == "Running"]
-        with ThreadPoolExecutor(sessions.AT_ONCE) as pool:
-            for results in pool.map(self._one_node, running):
-                yield from results
+        found = every_node.answers(self._target, self._nodes, running, _NODE_CHECK, 300)
+        for node, answer in zip(running, found, strict=True):
+            yield from self._one_node(node, answer)
 
-    def _one_node(self, node: Node) -> list[Check]:
+    def _one_node(self, node: Node, answer: Remote | Failure) -> list[Check]:
+        if isinstance(answer, Failure):
+            return [_not_asked(node.name, answer, self._target.stack)]
         try:
-            ran = sessions.run_remote(self._target, node, _NODE_CHECK, timeout=300)
-            found = json.loads(ran.output[ran.output.index("{") :])
-        except (Failure, ClientError, BotoCoreError) as error:
-            return [_not_asked(node.name, error, self._target.stack)]
+            found = json.loads(answer.output[answer.output.index("{") :])
         except ValueError:
-            said = ran.output.strip().splitlines()[-1:] or ["nothing"]
-            return [
-                _check(
-                    node.name, False, f"hyperpod-validate said: {said[0]}", "did on_create.sh run? see the node's log"
-                )
-            ]
+            said = answer.output.strip().splitlines()[-1:] or ["nothing"]
+            hint = "did on_create.sh run? see the node's log"
+            return [_check(node.name, False, f"hyperpod-validate said: {said[0]}", hint)]
         run = f"hyperpod node exec {self._target.stack} {node.name}"
         hint = f"{run} -- sudo /opt/hyperpod/bin/hyperpod-validate"
         bad = [one for one in found["checks"] if not one["passed"]]

@@ -5,9 +5,16 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from operations.cluster import sessions
+from operations.cluster.health import ask
+from operations.cluster.node import Node
+from operations.cluster.sessions import Remote
+from operations.target import Target
 from rehearsal.checks import require
 from rehearsal.drills.health import HEALTH
 from rehearsal.nodes import health
@@ -17,19 +24,21 @@ from rehearsal.nodes.growth import until
 from rehearsal.nodes.hosts import Host
 
 from .conftest import deployed
+from .test_run_scripts import described
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 _GROUP = [{"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 3}]
 
 
 @pytest.mark.timeout(400)
-def test_a_fault_takes_its_node_out_and_no_other() -> None:
+def test_a_fault_takes_its_node_out_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     with deployed("slurm-gpu", f"workers={json.dumps(_GROUP)}") as stack, Cluster(stack, Options()) as cluster:
         cluster.start_hosts()
         health.often(cluster)
         cluster.boot()
         scripts_succeeded(cluster)
         first, second, third = cluster.workers
+        one_session_asks_all_workers(cluster, monkeypatch)
         drained_and_back(cluster, first, "gpu-missing")
         drained_and_back(cluster, second, "fsx-unmounted")
         drilled(cluster)
@@ -39,6 +48,27 @@ def test_a_fault_takes_its_node_out_and_no_other() -> None:
         only_one_at_a_time(cluster, first, second)
         handed_over(cluster, second, "gpu-xid", "reboot")
         handed_over(cluster, third, "efa-missing", "replace")
+
+
+def one_session_asks_all_workers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`hyperpod node health` of more workers than sessions at once. Slurm has a job on each of them."""
+    opened = []
+
+    def run_remote(_: object, node: Node, command: str, timeout: float) -> Remote:
+        opened.append(node.name)
+        found = cluster.host(node.name).run(command.replace("sudo -n ", ""), timeout=timeout)
+        return Remote(code=found.returncode, output=found.stdout + found.stderr)
+
+    monkeypatch.setattr(sessions, "run_remote", run_remote)
+    monkeypatch.setattr(sessions, "AT_ONCE", 1)
+    nodes = [described(host) for host in cluster.hosts]
+    job = output(cluster.controller, "sbatch --parsable -N 3 --exclusive -o /dev/null --wrap 'sleep 300'").strip()
+    until("the job runs", lambda: output(cluster.controller, f"squeue -h -j {job} -o %T") == "RUNNING\n")
+    found = ask(cast(Target, SimpleNamespace(stack="slurm-gpu", on_eks=False)), nodes, now=True)
+    output(cluster.controller, f"scancel {job}")
+    assert opened == [cluster.controller.name]
+    assert [(one.node, one.status) for one in found] == [(host.name, "PASS") for host in cluster.workers], found
+    until("all workers are idle", lambda: all_idle(cluster))
 
 
 def drained_and_back(cluster: Cluster, host: Host, fault: str) -> None:

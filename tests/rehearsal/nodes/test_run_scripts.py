@@ -82,7 +82,7 @@ class Verb:
 
     def __init__(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         stack = cluster.stack
-        self._nodes = {host.name: _node(host) for host in cluster.hosts}
+        self._nodes = {host.name: described(host) for host in cluster.hosts}
         names, aws = SimpleNamespace(bucket=stack.bucket), SimpleNamespace(region=stack.config.region.name)
         self._target = cast(Target, SimpleNamespace(stack="dev", on_eks=False, names=names, aws=aws))
 
@@ -144,6 +144,6 @@ def the_jobs_end(cluster: Cluster) -> None:
     assert cluster.shared("waited").read_text() == f"{cluster.workers[0].hostname}\n"
 
 
-def _node(host: Host) -> Node:
+def described(host: Host) -> Node:
     blank = Node(name=host.name, group=host.group, role=host.role, instance_id="", instance_type="", status="Running")
     return replace(blank, hostname=host.hostname)
