@@ -17,6 +17,9 @@ from .node import Node
 if TYPE_CHECKING:
     from ..jobs.kubernetes_api import KubernetesApi
 
+# Nodes in a page (SageMaker API Reference, ListClusterNodes, MaxResults).
+_MOST = 100
+
 
 def list_nodes(target: Target, *, to_come: bool = False) -> list[Node]:
     """Every node, by group in the configuration's order. Raises Failure where there is no cluster.
@@ -25,7 +28,7 @@ def list_nodes(target: Target, *, to_come: bool = False) -> list[Node]:
     ListClusterNodes, IncludeNodeLogicalIds).
     """
     _ = target.cluster  # raises a clear error if there is none
-    asked: dict[str, Any] = {"ClusterName": target.cluster_name}
+    asked: dict[str, Any] = {"ClusterName": target.cluster_name, "MaxResults": _MOST}
     if to_come and target.config.settings.node_provisioning == "Continuous":
         asked["IncludeNodeLogicalIds"] = True
     found = list(target.aws.pages("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", **asked))

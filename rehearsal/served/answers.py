@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ from .fleet import Fleet, Instance
 Request = Mapping[str, Any]
 Answer = dict[str, Any]
 
+# What AWS gives without MaxResults is not documented; a client must follow the pages in any case.
+_PAGE = 10
 _GRAFANA = "aws:grafana/workspace:Workspace"
 # Of the quotas that the account counts: AWS's codes (Service Quotas console).
 _CODES = {
@@ -82,12 +85,12 @@ class Answers:
         properties = to_cloudformation("AWS::SageMaker::Cluster", cluster.inputs)
         properties.pop("Tags", None)
         instances = self._fleet.of(cluster)
-        groups = []
+        groups, there = [], Counter(one.group for one in instances)
         for group in properties.pop("InstanceGroups"):
             asked = group.pop("KubernetesConfig", {})
             config = {f"{when}{key}": value for key, value in asked.items() for when in ("Current", "Desired")}
             counts = {"TargetCount": group.pop("InstanceCount")}
-            counts["CurrentCount"] = sum(one.group == group["InstanceGroupName"] for one in instances)
+            counts["CurrentCount"] = there[group["InstanceGroupName"]]
             groups.append(group | counts | {"Status": "InService"} | ({"KubernetesConfig": config} if config else {}))
         return {
             # New clusters have it unasked (SageMaker Developer Guide, "Continuous provisioning").
@@ -104,7 +107,11 @@ class Answers:
         return {"Tags": [{"Key": one["key"], "Value": one["value"]} for one in tags]}
 
     def _nodes(self, asked: Request) -> Answer:
-        return {"ClusterNodeSummaries": [self._summary(one) for one in self._fleet.of(self._cluster(asked))]}
+        """A page of them (SageMaker API Reference, ListClusterNodes, MaxResults: at most 100)."""
+        found, start = self._fleet.of(self._cluster(asked)), int(asked.get("NextToken", 0))
+        end = start + int(asked.get("MaxResults", _PAGE))
+        more = {"NextToken": str(end)} if end < len(found) else {}
+        return {"ClusterNodeSummaries": [self._summary(one) for one in found[start:end]], **more}
 
     def _summary(self, one: Instance) -> Answer:
         return {

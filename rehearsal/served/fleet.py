@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import IPv4Network
@@ -51,21 +52,23 @@ class Fleet:
         there = self._instances.setdefault(cluster.id, [])
         groups = {one["instanceGroupName"]: one for one in cluster.inputs["instanceGroups"]}
         wanted = {name: int(one["instanceCount"]) - missing(cluster).get(name, 0) for name, one in groups.items()}
+        number = Counter(one.group for one in there)
         for one in reversed(there[:]):
-            if sum(other.group == one.group for other in there) > wanted.get(one.group, 0):
+            if number[one.group] > wanted.get(one.group, 0):
                 there.remove(one)
-        for name, number in wanted.items():
-            for _ in range(number - sum(one.group == name for one in there)):
-                new = Instance(name, groups[name]["instanceType"], self._account.new_id("i"), "")
-                new.address = self._free(cluster, there)
-                there.append(new)
+                number[one.group] -= 1
+        addresses = self._free(cluster, there)
+        for name, most in wanted.items():
+            for _ in range(most - number[name]):
+                kind = groups[name]["instanceType"]
+                there.append(Instance(name, kind, self._account.new_id("i"), next(addresses)))
         return there
 
-    def _free(self, cluster: Live, there: Sequence[Instance]) -> str:
+    def _free(self, cluster: Live, there: Sequence[Instance]) -> Iterator[str]:
         subnet = cluster.inputs["vpcConfig"]["subnets"][0]
         block = IPv4Network(self._account.live["aws:ec2/subnet:Subnet", subnet].inputs["cidrBlock"])
         taken = {one.address for one in there}
-        return next(found for place in count(_FIRST_ADDRESS) if (found := str(block[place])) not in taken)
+        return (found for place in count(_FIRST_ADDRESS) if (found := str(block[place])) not in taken)
 
     def replace(self, one: Instance) -> None:
         """Another instance comes in its place, with the same address (SageMaker Developer Guide, "Manually replace or
