@@ -1,4 +1,4 @@
-"""Long work that says what it does: a live line in a terminal, a line now and then elsewhere."""
+"""Waits with a limit, and long work that says what it does: live in a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -37,3 +37,13 @@ def told(console: Console, what: str, every: float = _EVERY_SECONDS) -> Iterator
     finally:
         over.set()
         teller.join()
+
+
+def until(true: Callable[[], object], seconds: float, *, every: float = 0.15) -> bool:
+    """Wait for a condition. Returns whether it came true in time."""
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(every)
+    return True

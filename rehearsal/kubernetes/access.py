@@ -19,7 +19,8 @@ from operations.jobs.kubernetes_api import KubernetesApi
 from operations.jobs.render import jobs_of, render
 
 from ..checks import CheckFailed, require
-from .kubectl import Manifest, Refused, until
+from ..patience import until
+from .kubectl import Manifest, Refused
 from .run import Run
 
 _SECONDS = 30.0

@@ -11,8 +11,9 @@ from types import TracebackType
 
 import yaml
 
+from ..patience import until
 from .certificates import Authority
-from .kubectl import Kubectl, Refused, until
+from .kubectl import Kubectl, Refused
 from .network import own_address
 from .processes import Process, Processes, free_ports
 

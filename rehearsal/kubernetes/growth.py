@@ -7,7 +7,8 @@ import copy
 from components.kubernetes.storage import CLAIM_NAME
 
 from ..checks import CheckFailed, require
-from .kubectl import Manifest, Refused, until
+from ..patience import until
+from .kubectl import Manifest, Refused
 from .run import Run
 
 _SECONDS = 30.0

@@ -15,7 +15,8 @@ from hyperpod_node.host.host import Host
 from hyperpod_node.host.settings import Settings
 
 from ..checks import CheckFailed, require
-from .kubectl import Manifest, until
+from ..patience import until
+from .kubectl import Manifest
 from .nodes import HEALTH_LABEL, SCHEDULABLE, group_of
 from .run import Run
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,13 +103,3 @@ class Kubectl:
             if "rror" in str(refused) and "ended with 1" not in str(refused):
                 raise
             return False
-
-
-def until(condition: Callable[[], object], seconds: float, *, every: float = 0.15) -> bool:
-    """Wait for a condition. Returns whether it came true in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(every)
-    return True

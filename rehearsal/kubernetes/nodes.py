@@ -10,7 +10,8 @@ from components.config import Config, InstanceGroup
 from components.kubernetes.pod_resources import device_resources as accelerators
 from components.kubernetes.pod_resources import node_capacity
 
-from .kubectl import Kubectl, Manifest, until
+from ..patience import until
+from .kubectl import Kubectl, Manifest
 
 # SageMaker Developer Guide, "Resilience-related Kubernetes labels by SageMaker HyperPod", and the labels that the
 # HyperPod chart's own affinities ask for.

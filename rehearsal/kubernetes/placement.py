@@ -8,7 +8,8 @@ from components.catalogue.accelerators import EFA_RESOURCE
 from components.kubernetes.node_placement import system_group_names
 
 from ..checks import CheckFailed, require
-from .kubectl import Manifest, until
+from ..patience import until
+from .kubectl import Manifest
 from .nodes import GROUP_LABEL, advertise, device_resources
 from .pods import is_ready
 from .run import Run, why_pending

@@ -21,9 +21,10 @@ from typing import IO, Any
 
 from components.kubernetes.teams.directories import LABELS as DIRECTORY
 
+from ..patience import until
 from .container import Mount, command_line, identity
 from .control_plane import PLAYED_LABEL, ControlPlane
-from .kubectl import Manifest, Refused, until
+from .kubectl import Manifest, Refused
 from .processes import Process, Processes
 from .volumes import Volumes
 

@@ -15,13 +15,14 @@ from operations.project.loading import Project
 from operations.terminal.interrupts import Interrupted
 
 from ..checks import CheckFailed
+from ..patience import until
 from . import access, growth, health, placement, workloads
 from .charts import Charts
 from .container import available
 from .control_plane import ControlPlane, ControlPlaneError
 from .declared import Declared, StackFailed, declare
 from .deploy import Deployer, DeployFailed
-from .kubectl import Refused, until
+from .kubectl import Refused
 from .outcome import Outcome
 from .run import Run, Stack, describe, played
 from .show import Progress

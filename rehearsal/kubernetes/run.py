@@ -10,8 +10,9 @@ from typing import Protocol
 
 from components.config import Config
 
+from ..patience import until
 from .control_plane import ControlPlane
-from .kubectl import Kubectl, Manifest, Refused, until
+from .kubectl import Kubectl, Manifest, Refused
 from .objects import Step
 from .pods import Pods, is_ready, operator_of
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from operations.jobs.render import jobs_of
 
 from ..checks import CheckFailed, require
+from ..patience import until
 from .control_plane import PLAYED_LABEL
-from .kubectl import Manifest, until
+from .kubectl import Manifest
 from .run import Run
 from .workloads import Submitted, submitted
 

@@ -7,8 +7,9 @@ import shutil
 import threading
 from pathlib import Path
 
+from ..patience import until
 from .container import Mount
-from .kubectl import Kubectl, Manifest, Refused, until
+from .kubectl import Kubectl, Manifest, Refused
 
 _FILE_SYSTEM, _MOUNT_SECONDS = "fsx", 60.0
 _GID = "pv.beta.kubernetes.io/gid"

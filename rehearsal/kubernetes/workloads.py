@@ -17,7 +17,8 @@ from operations.jobs.render import JobError, jobs_of, render
 from operations.jobs.specs import NAME_LABEL
 
 from ..checks import CheckFailed, require
-from .kubectl import Manifest, Refused, until
+from ..patience import until
+from .kubectl import Manifest, Refused
 from .nodes import GROUP_LABEL
 from .run import Run, scheduled, why_pending
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from .. import patience
 from ..checks import CheckFailed, require
 from .checks import all_idle, hostname_everywhere, output
 from .cluster import Cluster
@@ -52,14 +53,15 @@ def mounts(host: Host) -> set[str]:
 
 def until(what: str, true: Callable[[], object], seconds: float = 180.0) -> None:
     """Wait until a condition is true, or a check passes. Raises CheckFailed with what is lacking after that time."""
-    deadline = time.monotonic() + seconds
-    while True:
-        lacked = ""
+    lacked = ""
+
+    def passes() -> bool:
+        nonlocal lacked
         try:
             # A check that passes may return nothing.
-            if true() is not False:
-                return
+            return true() is not False
         except CheckFailed as error:
             lacked = f": {error}"
-        require(time.monotonic() < deadline, f"{what}: not in time{lacked}")
-        time.sleep(0.1)
+            return False
+
+    require(patience.until(passes, seconds, every=0.1), f"{what}: not in time{lacked}")

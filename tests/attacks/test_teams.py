@@ -22,10 +22,11 @@ from rehearsal.kubernetes.container import available
 from rehearsal.kubernetes.control_plane import ControlPlane
 from rehearsal.kubernetes.declared import Declared, declare
 from rehearsal.kubernetes.deploy import Deployer
-from rehearsal.kubernetes.kubectl import Kubectl, Manifest, Refused, until
+from rehearsal.kubernetes.kubectl import Kubectl, Manifest, Refused
 from rehearsal.kubernetes.nodes import names_of
 from rehearsal.kubernetes.run import Run, played, scheduled
 from rehearsal.kubernetes.workloads import submitted
+from rehearsal.patience import until
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [

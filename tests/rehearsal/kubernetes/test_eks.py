@@ -25,11 +25,12 @@ from rehearsal.kubernetes.container import available
 from rehearsal.kubernetes.control_plane import ControlPlane, ControlPlaneError
 from rehearsal.kubernetes.declared import Declared, declare
 from rehearsal.kubernetes.deploy import Deployer, DeployFailed
-from rehearsal.kubernetes.kubectl import Refused, until
+from rehearsal.kubernetes.kubectl import Refused
 from rehearsal.kubernetes.nodes import GROUP_LABEL
 from rehearsal.kubernetes.objects import Plan, Release, Step
 from rehearsal.kubernetes.pulumi_engine import lacking
 from rehearsal.kubernetes.run import Run, describe, played
+from rehearsal.patience import until
 
 ROOT = Path(__file__).parents[3]
 pytestmark = [
