@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from benchmarks.slurm_nodes import measure
+from benchmarks.slurm_nodes import show
+from benchmarks.slurm_nodes.measures import UNRECORDED, measure
 from rehearsal.nodes import slurm_packages
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 
 
-def test_many_daemons_on_one_host_are_nodes_of_the_controller_that_keeps_their_queue() -> None:
+def test_a_cluster_in_small_is_measured_and_loses_nothing(tmp_path: Path) -> None:
     found = measure(3, 20, slurm_packages.DEFAULT)
-    assert found.nodes == 3
-    # An array of 20, and the job that holds every node.
-    assert found.queued_jobs == 21
+    assert found.nodes == found.names == 3
     assert found.idle_seconds < 60
+    assert found.recorded_jobs == 2 * UNRECORDED
+    # An array of 20, and the job that holds every node.
+    assert found.queued_jobs == found.kept_jobs == 21
+    # Two looks a second, of a few calls each.
+    assert 120 <= found.requeue.calls <= 1200
+    assert found.requeue.cpu_seconds > 0
+    assert found.metrics.calls > 0
+    # One call of each node every five minutes.
+    assert 0 < found.health.calls <= 3
+    show.picture([found], slurm_packages.DEFAULT, tmp_path / "growth.svg")
+    assert "requeue service" in (tmp_path / "growth.svg").read_text()
