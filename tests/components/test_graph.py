@@ -13,11 +13,10 @@ from components.common.context import Context
 from components.kubernetes.addons import POD_ADDONS
 from components.network.security_groups import SecurityGroups, SecurityGroupsArgs
 from components.network.vpc import Network, NetworkArgs
-from operations.engine.state import STACK_TYPE
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
 from tests.components.mocks import made
-from tests.golden.stacks import KEY, deployed, state_of
+from tests.golden.stacks import state_of
 from tests.support import METRICS, VARIANTS, config, everything_before, few_files, of_type, one, plan, project
 
 BOTH = ("slurm-gpu", "eks-gpu")
@@ -73,25 +72,6 @@ def test_the_cluster_does_not_wait_for_what_it_can_do_without(stack: str) -> Non
     assert not any(name.startswith("validation-") for name in before)
 
 
-def test_nodes_learn_where_to_send_metrics_before_they_boot_and_may_send_there_alone() -> None:
-    state = state_of("slurm-closed")
-    assert "observability-prometheus" in everything_before(state, one(state, "hyperpod-cluster"))
-    workspace = one(state, "observability-prometheus").outputs
-    url = f"{workspace['prometheusEndpoint']}api/v1/remote_write"
-    text = json.loads(one(state, "lifecycle-hyperpod_parameters.json").inputs["source"].text)
-    assert text["remote_write_url"] == url
-    for kind in ("controller", "login", "worker"):
-        policy = json.loads(one(state, f"identity-{kind}-metrics").inputs["policy"])
-        (write,) = [s for s in policy["Statement"] if "aps:RemoteWrite" in s["Action"]]
-        assert (write["Action"], write["Resource"]) == (["aps:RemoteWrite"], [workspace["arn"]])
-
-
-def test_on_eks_no_node_waits_for_a_workspace_or_writes_to_one() -> None:
-    state = state_of("eks-teams")
-    assert "observability-prometheus" not in everything_before(state, one(state, "hyperpod-cluster"))
-    assert not any(r.name.endswith("-metrics") for r in state.values() if r.name.startswith("identity"))
-
-
 @pytest.mark.parametrize("stack", VARIANTS)
 def test_names_on_aws_fit_and_the_bucket_begins_as_hyperpod_demands(stack: str) -> None:
     state = state_of(stack)
@@ -123,16 +103,6 @@ def test_nodes_cannot_write_their_own_lifecycle_scripts(stack: str) -> None:
             actions = [a for s in json.loads(policy.inputs["policy"])["Statement"] for a in s["Action"]]
             assert not [a for a in actions if a.startswith("s3:") and a not in ("s3:GetObject", "s3:ListBucket")]
             assert "ssm:PutParameter" not in actions
-
-
-@pytest.mark.parametrize("stack", BOTH)
-def test_nodes_may_detach_their_interfaces_from_instances_which_are_in_sagemakers_account(stack: str) -> None:
-    policy = json.loads(one(state_of(stack), "identity-worker", "RolePolicy").inputs["policy"])
-    detaching = [s for s in policy["Statement"] if "ec2:DetachNetworkInterface" in s["Action"]]
-    assert {arn.split(":", 3)[3] for statement in detaching for arn in statement["Resource"]} == {
-        "us-west-2:123456789012:network-interface/*",
-        "us-west-2:*:instance/*",
-    }
 
 
 def test_slurm_nodes_get_no_kubernetes_permissions() -> None:
@@ -187,38 +157,6 @@ def test_an_existing_network_and_role_are_used_as_they_are() -> None:
     assert {g["executionRole"] for g in cluster["instanceGroups"]} == {"arn:aws:iam::123456789012:role/team/hyperpod"}
 
 
-@pytest.mark.parametrize(
-    ("stack", "mode"), [("dev", "Continuous"), ("eks-gpu", "Continuous"), ("slurm-existing", None)]
-)
-def test_the_mode_of_provisioning_is_named_unless_it_is_left_to_aws(stack: str, mode: str | None) -> None:
-    assert one(state_of(stack), "hyperpod-cluster").inputs.get("nodeProvisioningMode") == mode
-
-
-def test_controller_login_and_worker_groups_are_what_slurm_calls_them() -> None:
-    cluster = one(state_of("slurm-closed"), "hyperpod-cluster")
-    groups = {g["instanceGroupName"]: g for g in cluster.inputs["instanceGroups"]}
-    assert {name: (g["instanceCount"], g["slurmConfig"]["nodeType"]) for name, g in groups.items()} == {
-        "controller": (1, "Controller"),
-        "login": (2, "Login"),
-        "workers": (2, "Compute"),
-    }
-    assert groups["workers"]["slurmConfig"]["partitionNames"] == ["gpu"]
-    assert "partitionNames" not in groups["controller"]["slurmConfig"]
-
-
-def test_threads_volume_and_training_plan_are_the_groups_own() -> None:
-    _, reserved = one(state_of("slurm-existing"), "hyperpod-cluster").inputs["instanceGroups"]
-    assert (reserved["instanceCount"], reserved["threadsPerCore"]) == (4, 2)
-    assert reserved["instanceStorageConfigs"] == [{"ebsVolumeConfig": {"volumeSizeInGb": 800}}]
-    assert reserved["trainingPlanArn"].endswith(":training-plan/p5-week")
-
-
-@pytest.mark.parametrize("stack", ["slurm-gpu", "slurm-govcloud"])
-def test_no_strategy_for_slurm_conf_is_named_because_new_clusters_refuse_any(stack: str) -> None:
-    cluster = one(state_of(stack), "hyperpod-cluster")
-    assert cluster.inputs["orchestrator"] == {"slurm": {}}
-
-
 def test_the_file_system_is_found_by_the_stacks_own_id() -> None:
     state = state_of("dev")
     tag = one(state, "storage-lustre").inputs["tags"]["hyperpod:cluster-id"]
@@ -226,40 +164,6 @@ def test_the_file_system_is_found_by_the_stacks_own_id() -> None:
     assert parameters["cluster_id"] == tag
     other = one(state_of("slurm-gpu"), "storage-lustre").inputs["tags"]["hyperpod:cluster-id"]
     assert tag != other
-
-
-def test_nodes_learn_when_a_silent_one_is_lost() -> None:
-    text = one(state_of("slurm-closed"), "lifecycle-hyperpod_parameters.json").inputs["source"].text
-    assert json.loads(text)["lost_after_seconds"] == 30
-
-
-def test_efa_reaches_the_file_system_its_groups_rules_and_the_nodes() -> None:
-    state = state_of("eks-closed")
-    lustre = one(state, "storage-lustre")
-    assert lustre.inputs["efaEnabled"] is True
-    assert lustre.inputs["metadataConfiguration"] == {"mode": "AUTOMATIC"}
-    for direction in ("ingress", "egress"):
-        for pair in ("storage-{}-self", "storage-{}-nodes", "nodes-{}-storage"):
-            rule = one(state, f"security-{pair.format(direction)}-efa")
-            assert rule.inputs["ipProtocol"] == "-1"
-            # FSx looks at the rules when the file system is created.
-            assert rule.name in everything_before(state, lustre)
-    parameters = json.loads(one(state, "lifecycle-hyperpod_parameters.json").inputs["source"].text)
-    assert parameters["fsx_efa"] is True
-    assert parameters["instance_groups"][0]["lustre_efa_interfaces"] == 8
-
-
-def test_without_efa_the_file_system_and_its_groups_have_nothing_of_it() -> None:
-    state = state_of("eks-gpu")
-    assert not {"efaEnabled", "metadataConfiguration"} & set(one(state, "storage-lustre").inputs)
-    assert all(r.inputs["ipProtocol"] == "tcp" for r in of_type(state, "Rule") if "-storage-" in r.name)
-
-
-@pytest.mark.parametrize(("stack", "asked"), [("eks-closed", False), ("slurm-closed", True)])
-def test_deleting_a_file_deletes_its_object_only_where_the_stack_asks_for_it(stack: str, asked: bool) -> None:
-    s3 = one(state_of(stack), "storage-link").inputs["s3"]
-    assert set(s3["autoExportPolicy"]["events"]) == {"NEW", "CHANGED"} | ({"DELETED"} if asked else set())
-    assert set(s3["autoImportPolicy"]["events"]) == {"NEW", "CHANGED", "DELETED"}
 
 
 def test_protect_covers_cluster_and_data_and_retain_covers_the_file_system() -> None:
@@ -287,35 +191,6 @@ def test_user_tags_reach_every_resource_through_the_providers_and_the_cluster() 
     assert not [r.name for r in of_type(state, "BucketObjectv2") if r.inputs["tagsAll"]]
 
 
-def test_switches_add_and_remove_whole_components() -> None:
-    for bare, component in (("slurm-existing", "validation"), ("dev", "observability")):
-        assert not [r for r in state_of(bare).values() if r.name.startswith(component)]
-    assert {"validation-benchmark", "validation-validate"} <= {r.name for r in state_of("slurm-closed").values()}
-    assert {"validation-validate", "observability-grafana"} <= {r.name for r in state_of("eks-teams").values()}
-
-
-def test_the_ssh_key_is_a_parameter_only_where_one_is_given() -> None:
-    assert not of_type(state_of("dev"), "ssm/parameter:Parameter")
-    given = one(state_of("slurm-closed"), "slurm-ssh-public-key").inputs
-    assert given["value"] == KEY
-
-
-@pytest.mark.parametrize("stack", BOTH)
-def test_nodes_may_tag_interfaces_of_their_subnet_whenever_they_do(stack: str) -> None:
-    policy = json.loads(one(state_of(stack), "identity-worker", "RolePolicy").inputs["policy"])
-    (tagging,) = [s for s in policy["Statement"] if "ec2:CreateTags" in s["Action"]]
-    subnet = one(state_of(stack), "network-private", "Subnet").id
-    only = {"ArnEqualsIfExists": {"ec2:Subnet": f"arn:aws:ec2:us-west-2:123456789012:subnet/{subnet}"}}
-    assert tagging["Condition"] == only
-    assert tagging["Resource"] == ["arn:aws:ec2:us-west-2:123456789012:network-interface/*"]
-
-
-def test_the_log_s_policy_is_the_group_s_own() -> None:
-    policy = one(state_of("dev"), "validation-events", "LogResourcePolicy").inputs
-    assert "policyName" not in policy
-    assert "resourceArn" in policy
-
-
 def test_no_other_account_s_rule_writes_to_the_log() -> None:
     """EventBridge has one principal for all accounts, and names the rule when it writes."""
     state = state_of("dev")
@@ -340,54 +215,6 @@ def test_every_lifecycle_file_is_shipped_and_no_leftover_of_an_editor() -> None:
     }
     keys = {r.inputs["key"].removeprefix("lifecycle/") for r in of_type(state_of("dev"), "BucketObjectv2")}
     assert keys == files | {"hyperpod_parameters.json"}
-
-
-@pytest.mark.parametrize("stack", ["slurm-gpu", "eks-teams"])
-def test_outputs_are_the_documented_ones(stack: str) -> None:
-    wanted = {
-        "clusterArn",
-        "clusterName",
-        "vpcId",
-        "privateSubnetId",
-        "lifecycleBucket",
-        "fsxId",
-        "fsxDnsName",
-        "fsxMountName",
-    }
-    wanted |= {"connect", "estimatedHourlyUsd", "deployedWith"}
-    if stack.startswith("eks"):
-        wanted |= {f"prometheus{what}" for what in ("Endpoint", "WorkspaceId")}
-        wanted |= {f"grafana{what}" for what in ("Url", "WorkspaceId")}
-        wanted |= {"alertsTopicArn", "eksClusterName", "kubeconfig", "trainingRepository"}
-    deployment = deployed(stack)
-    assert set(deployment.outputs) == wanted
-    assert deployment.secret_outputs == ({"kubeconfig"} if stack.startswith("eks") else set())
-
-
-def test_the_stack_itself_is_the_only_resource_outside_components_and_providers() -> None:
-    for resource in state_of("eks-gpu").values():
-        assert resource.type != STACK_TYPE
-        assert resource.parent or resource.type.startswith("pulumi:providers:")
-
-
-def test_every_endpoint_of_a_closed_network_has_a_policy_and_none_of_an_open_one() -> None:
-    with_policy = {
-        stack: {"policy" in endpoint.inputs for endpoint in of_type(state_of(stack), "VpcEndpoint")}
-        for stack in ("slurm-gpu", "slurm-closed")
-    }
-    assert with_policy == {"slurm-gpu": {False}, "slurm-closed": {True}}
-
-
-def test_who_else_is_trusted_is_let_through() -> None:
-    policy = json.loads(one(state_of("slurm-closed"), "network-s3").inputs["policy"])
-    ours = [one["Condition"]["StringEquals"] for one in policy["Statement"] if one["Sid"].startswith("Ours")]
-    accounts, organizations = ["123456789012", "210987654321"], ["o-exampleorgid"]
-    assert ours == [
-        {"aws:PrincipalAccount": accounts, "aws:ResourceAccount": accounts},
-        {"aws:PrincipalAccount": accounts, "aws:ResourceOrgID": organizations},
-        {"aws:PrincipalOrgID": organizations, "aws:ResourceAccount": accounts},
-        {"aws:PrincipalOrgID": organizations, "aws:ResourceOrgID": organizations},
-    ]
 
 
 def test_a_cluster_that_aws_failed_to_make_stops_every_update_with_the_way_out() -> None:

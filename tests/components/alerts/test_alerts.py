@@ -15,7 +15,7 @@ from components.alerts.alert_manager import LOST_NODE
 from components.common.documents import load
 from operations.engine.state import State
 from rehearsal.account.grants import granted
-from tests.golden.stacks import TOPIC, state_of
+from tests.golden.stacks import state_of
 from tests.support import ROOT, of_type, one
 
 # The services that publish: User Guides of EventBridge, CloudWatch and Amazon Managed Service for Prometheus.
@@ -43,17 +43,6 @@ def test_a_topic_takes_messages_of_three_services_alone_and_only_about_this_stac
     assert "Condition" not in found["events"]
     topic = one(state, "alerts-topic", ":Topic").outputs["arn"]
     assert all(statement["Resource"] == [topic] for statement in found.values())
-
-
-def test_a_stack_without_prometheus_is_told_of_events_and_alarms_all_the_same() -> None:
-    state = state_of("slurm-existing")
-    assert not of_type(state, "sns/topic:Topic")
-    targets = [target.inputs["arn"] for target in of_type(state, "EventTarget")]
-    assert targets == [TOPIC]
-    assert [alarm.inputs["alarmActions"] for alarm in of_type(state, "MetricAlarm")] == [[TOPIC]] * 3
-    # A workspace has one alert manager, and a given one is its owner's.
-    assert not of_type(state, "AlertManagerDefinition")
-    assert not [r for r in state_of("dev").values() if r.name.startswith("alerts")]
 
 
 def told(state: State, kind: str, detail: dict[str, Any]) -> list[str]:
@@ -166,14 +155,6 @@ def test_amtool_accepts_the_alert_manager_and_routes_every_alert_to_the_topic(tm
     assert checked.returncode == 0, checked.stdout + checked.stderr
     asked = ["amtool", "config", "routes", "test", f"--config.file={file}", "severity=critical", "alertname=Any"]
     assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip() == "topic"
-
-
-def test_alarms_follow_the_file_systems_size_and_throughput() -> None:
-    state = state_of("slurm-closed")  # 4,800 GiB at 1,000 MB/s per TiB
-    capacity, throughput = one(state, "alerts-fsx-capacity"), one(state, "alerts-fsx-throughput")
-    assert capacity.inputs["threshold"] == 480 * 2**30
-    assert capacity.inputs["dimensions"] == {"FileSystemId": one(state, "storage-lustre").id}
-    assert throughput.inputs["threshold"] == round(0.9 * 4800 / 1024 * 1000 * 10**6)
 
 
 def test_the_dashboard_shows_the_alarms_and_the_events_that_are_recorded() -> None:

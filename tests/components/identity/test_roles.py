@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.golden.stacks import BOUNDARY, GOLDEN, state_of, told
-from tests.support import of_type, one
+from tests.support import of_type
 
 ROLE = "iam/role:Role"
 # Services that a policy admits for any account, and their actions: docs/security.md gives the reasons.
@@ -73,13 +73,3 @@ def test_every_role_has_the_permissions_boundary(stack: str, boundary: str | Non
     assert found == dict.fromkeys(found, boundary)
     assert ("eks-cluster-eksRole-role" in found) == stack.startswith("eks")
     assert len(found) > 2
-
-
-@pytest.mark.parametrize("stack", ["slurm-closed", "eks-teams"])
-def test_grafanas_role_is_the_stacks_as_the_api_asks(stack: str) -> None:
-    """Amazon Managed Grafana API Reference, CreateWorkspace, permissionType: "Use only the CUSTOMER_MANAGED permission
-    type when creating a workspace with the API"; workspaceDataSources: not to be used."""
-    workspace = one(state_of(stack), "observability-grafana", "Workspace").inputs
-    assert workspace["permissionType"] == "CUSTOMER_MANAGED"
-    assert "roleArn" in workspace
-    assert "dataSources" not in workspace

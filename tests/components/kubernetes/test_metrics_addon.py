@@ -12,7 +12,7 @@ from operations.engine.state import ResourceState
 from rehearsal.account.addon_settings import check_settings
 from rehearsal.account.books import Refused
 from tests.golden.stacks import state_of
-from tests.support import config, of_type, one
+from tests.support import config, one
 
 WORKSPACE = "arn:aws:aps:us-west-2:123456789012:workspace/ws-1"
 
@@ -27,17 +27,6 @@ def levels(**settings: Any) -> dict[str, str]:
     chosen, endpoint = made.settings.observability, "https://aps.example.com/ws-1/"
     text = metrics_addon.configuration(chosen, made.worker_groups, governed, WORKSPACE, endpoint)
     return {name: one["level"] for name, one in json.loads(text)["metricsProvider"].items()}
-
-
-def test_it_writes_to_the_stacks_workspace_as_the_service_account_that_the_guide_names() -> None:
-    for stack in ("eks-teams", "eks-spot"):
-        state, inputs = state_of(stack), addon(stack).inputs
-        workspace = one(state, "observability-prometheus").outputs
-        given = json.loads(inputs["configurationValues"])["ampWorkspace"]
-        assert given == {"arn": workspace["arn"], "prometheusEndpoint": workspace["prometheusEndpoint"].rstrip("/")}
-        (association,) = inputs["podIdentityAssociations"]
-        assert association["serviceAccount"] == "hyperpod-observability-operator-otel-collector"
-        assert association["roleArn"] == one(state, "eks-addons-metrics", "Role").outputs["arn"]
 
 
 def test_its_role_writes_to_one_workspace_and_to_logs_only_where_they_are_wanted() -> None:
@@ -66,11 +55,6 @@ def test_metrics_of_efa_and_of_task_governance_are_on_where_there_is_any() -> No
     assert (
         levels(observability={"prometheus": "create", "detail": "advanced"})["acceleratedComputeMetrics"] == "ADVANCED"
     )
-
-
-def test_it_is_there_with_a_workspace_alone_and_slurm_has_none() -> None:
-    for stack in ("eks-gpu", "eks-closed", "slurm-closed"):
-        assert metrics_addon.ADDON not in {r.inputs["addonName"] for r in of_type(state_of(stack), "Addon")}
 
 
 def test_the_account_refuses_settings_that_are_not_in_the_addons_schema() -> None:

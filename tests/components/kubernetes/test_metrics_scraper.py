@@ -16,23 +16,10 @@ from components.observability.keys import Observability
 from operations.jobs.render import render
 from rehearsal.account import Account, Refused
 from tests.golden.stacks import state_of
-from tests.support import config, of_type, one
+from tests.support import config, of_type
 
 ON = {"prometheus": "create", "scraper": "training"}
 SUBNETS = [("10.0.0.0/24", "usw2-az1"), ("10.0.1.0/24", "usw2-az2"), ("10.0.2.0/24", "usw2-az2")]
-
-
-def test_it_reads_the_stacks_cluster_as_a_node_would_and_writes_to_its_workspace() -> None:
-    state = state_of("eks-teams")
-    inputs = one(state, "eks-scraper").inputs
-    eks = inputs["source"]["eks"]
-    assert eks["clusterArn"] == one(state, "eks-cluster-eksCluster").outputs["arn"]
-    assert eks["subnetIds"] == ["subnet-0aaaaaaaaaaaaaaa1", "subnet-0aaaaaaaaaaaaaaa2"]
-    # The API and pods let the nodes' group in.
-    assert eks["securityGroupIds"] == ["sg-0123456789abcdef0"]
-    assert inputs["destination"]["amp"]["workspaceArn"] == one(state, "observability-prometheus").outputs["arn"]
-    for stack in ("eks-gpu", "eks-spot", "slurm-closed"):
-        assert of_type(state_of(stack), "Scraper") == []
 
 
 def test_pods_let_it_in_at_one_port_from_where_it_is() -> None:

@@ -12,7 +12,7 @@ from components.estimates import cost, quotas
 from components.kubernetes.addons import configuration
 from components.kubernetes.charts import KUEUE
 from components.kubernetes.node_placement import GROUP_LABEL
-from components.kubernetes.pod_resources import node_capacity, tolerations
+from components.kubernetes.pod_resources import node_capacity
 from components.kubernetes.teams.queues import cluster_queue, flavor, kueue_values, shares
 from operations.jobs.choices import Choices
 from operations.jobs.render import JobError, render
@@ -30,21 +30,6 @@ def groups(*workers: dict[str, Any], **more: Any) -> Config:
 
 def taints(settings: Config) -> dict[str, list[str]]:
     return {group.name: [taint.key for taint in group.taints] for group in settings.worker_groups}
-
-
-@pytest.mark.parametrize(
-    ("stack", "resource"), [("eks-gpu", "nvidia.com/gpu"), ("eks-trainium", "aws.amazon.com/neuron")]
-)
-def test_accelerators_are_tainted_by_the_name_of_their_resource_where_the_cluster_has_other_nodes(
-    stack: str, resource: str
-) -> None:
-    assert taints(config(stack)) == {"workers": [resource], "system": []}
-    cluster = one(state_of(stack), "hyperpod-cluster").inputs
-    found = {group["instanceGroupName"]: group.get("kubernetesConfig") for group in cluster["instanceGroups"]}
-    assert found == {
-        "workers": {"taints": [{"key": resource, "value": "true", "effect": "NoSchedule"}]},
-        "system": None,
-    }
 
 
 @pytest.mark.parametrize(
@@ -70,10 +55,6 @@ def test_the_taint_is_there_only_where_everything_else_has_a_node(
     workers: list[dict[str, Any]], expected: dict[str, list[str]]
 ) -> None:
     assert taints(groups(*workers)) == expected
-
-
-def test_slurms_groups_have_no_taints() -> None:
-    assert taints(config("slurm-gpu")) == {"workers": []}
 
 
 def test_a_group_without_accelerators_has_three_nodes_and_a_small_volume_whatever_the_size() -> None:
@@ -113,16 +94,6 @@ def test_the_operators_of_a_stack_prefer_them_too() -> None:
     assert "nodeSelector" not in kueue_values(None, groups(GPU).worker_groups)["controllerManager"]
     addon = next(r.inputs for r in of_type(state, "Addon") if r.inputs["addonName"] == "coredns")
     assert "system" in addon["configurationValues"]
-
-
-def test_device_plugins_and_jobs_tolerate_the_taint() -> None:
-    settings = config("eks-gpu")
-    toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-    assert tolerations(settings.worker_groups) == [toleration]
-    assert render("device-check", settings)[-1]["spec"]["template"]["spec"]["tolerations"] == [toleration]
-    chart = one(state_of("eks-gpu"), "eks-chart-release").inputs["values"]
-    for plugin in ("aws-efa-k8s-device-plugin", "nvidia-device-plugin"):
-        assert chart[plugin]["tolerations"].count(toleration) == 1
 
 
 def test_a_queue_gives_jobs_the_toleration_that_kubernetes_would_and_asks_for_any_other() -> None:

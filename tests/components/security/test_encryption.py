@@ -73,12 +73,6 @@ def test_a_given_key_is_used_and_none_is_made() -> None:
     assert one(state, "storage-lustre").inputs["kmsKeyId"] == GOVCLOUD_KEY
 
 
-def test_the_key_of_the_stack_is_the_only_one_rotates_and_goes_as_late_as_kms_allows() -> None:
-    (key,) = of_type(state_of("eks-spot"), "kms/key:Key")
-    assert key.inputs["enableKeyRotation"] is True
-    assert key.inputs["deletionWindowInDays"] == 30
-
-
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_key_stays_as_long_as_what_it_encrypts(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stack's own protection, and a file system that outlives the stack."""

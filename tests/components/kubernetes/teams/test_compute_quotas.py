@@ -16,7 +16,7 @@ from rehearsal.account import Refused
 from rehearsal.account.compute_quotas import TOKEN
 from tests.components.mocks import made
 from tests.golden.stacks import account_of, state_of
-from tests.support import config, everything_before, of_type
+from tests.support import config, of_type
 
 
 def quotas() -> dict[str, ResourceState]:
@@ -36,31 +36,6 @@ def test_each_team_has_its_devices_of_every_type_and_none_is_lost_to_a_fraction(
         "vision": {"ml.p5.48xlarge": 9, "ml.p4d.24xlarge": 14},
         "speech": {"ml.p5.48xlarge": 7, "ml.p4d.24xlarge": 10},
     }
-
-
-def test_teams_lend_borrow_by_weight_and_give_way_to_more_urgent_tasks() -> None:
-    assert {t: one.inputs["computeQuotaTarget"]["fairShareWeight"] for t, one in quotas().items()} == {
-        "vision": 50,
-        "speech": 20,
-    }
-    for one in quotas().values():
-        given = one.inputs["computeQuotaConfig"]
-        # CreateComputeQuota: the limit in percent of what the team has.
-        assert given["resourceSharingConfig"] == {"strategy": "LendAndBorrow", "borrowLimit": 500}
-        assert given["preemptTeamTasks"] == "LowerPriority"
-
-
-def test_a_quota_goes_before_its_namespace_the_add_on_and_the_cluster() -> None:
-    """SageMaker Developer Guide, HyperPod task governance, "Troubleshoot": a cluster with quotas cannot be deleted."""
-    state = state_of("eks-teams")
-    for team, one in quotas().items():
-        addon = "eks-addons-amazon-sagemaker-hyperpod-taskgovernance"
-        home = f"training-hyperpod-ns-{team}-namespace"
-        assert {"hyperpod-cluster", addon, home} <= everything_before(state, one)
-
-
-def test_without_task_governance_there_are_none() -> None:
-    assert of_type(state_of("eks-gpu"), TOKEN) == []
 
 
 @pytest.mark.parametrize(("region", "named"), [("us-west-2", True), ("af-south-1", False)])

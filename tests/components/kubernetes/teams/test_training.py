@@ -13,10 +13,9 @@ import kubernetes_validate
 import pytest
 
 from components.catalogue.kubernetes_versions import KUBERNETES_VERSIONS
-from components.common.names import CLUSTER_ID_TAG
 from components.config import Config
 from components.kubernetes.pod_environment import pod_variables
-from components.kubernetes.teams.queues import PRIORITIES, binary_quantity, cluster_queue, flavor, shares
+from components.kubernetes.teams.queues import binary_quantity, cluster_queue, flavor, shares
 from operations.engine.state import State
 from operations.jobs.render import jobs_of, render
 from rehearsal.account import Account
@@ -71,14 +70,6 @@ def test_nothing_in_the_cluster_holds_up_the_nodes() -> None:
     assert not [name for name in before if name.startswith("training-")]
 
 
-def test_kueue_is_installed_after_the_nodes_and_its_objects_after_kueue() -> None:
-    state = planned()
-    for resource in state.values():
-        if "kueue.x-k8s.io" in resource.type:
-            assert {"hyperpod-cluster", "training-queues-kueue"} <= everything_before(state, resource)
-    assert one(state, "training-queues-kueue").inputs.get("skipAwait") is not True
-
-
 def test_kueue_waits_for_nodes_that_come_when_the_cluster_is_in_service() -> None:
     # operations/engine/durations.csv: users report up to 25 minutes until instances are there.
     assert one(planned(), "training-queues-kueue").inputs["timeout"] > 2 * 25 * 60
@@ -93,13 +84,6 @@ def test_kueue_leaves_the_jobs_of_sagemakers_operator_to_that_operator() -> None
         assert "kubeflow.org/pytorchjob" in integrations["frameworks"]
         found[stack is planned()] = integrations.get("externalFrameworks")
     assert found == {True: None, False: ["HyperPodPyTorchJob.v1.sagemaker.amazonaws.com"]}
-
-
-def test_jobs_of_the_stack_come_when_the_webhooks_that_check_jobs_have_nodes() -> None:
-    state = state_of("eks-teams")
-    jobs = of_type(state, "batch/v1:Job")
-    assert jobs
-    assert all("hyperpod-cluster" in everything_before(state, job) for job in jobs)
 
 
 def test_a_namespace_goes_with_its_jobs_before_the_queue_that_they_hold() -> None:
@@ -120,16 +104,6 @@ def test_a_namespace_refuses_privileged_pods_and_every_object_in_it_waits_for_it
         metadata = resource.inputs.get("metadata") or {}
         if resource.type.startswith("kubernetes:") and metadata.get("namespace") == "speech":
             assert "training-speech-namespace" in everything_before(state, resource)
-
-
-def test_pods_reach_each_other_dns_and_https_alone_and_nothing_reaches_them() -> None:
-    spec = one(planned(), "training-vision-network").inputs["spec"]
-    assert spec["ingress"] == [{"from": [{"podSelector": {}}]}]
-    # Not Lustre's ports: the node mounts the file system, and a pod could get around its directory.
-    ports = {port["port"] for rule in spec["egress"] for port in rule.get("ports", [])}
-    assert ports == {53, 443, 80}
-    (agent,) = [r for r in spec["egress"] if any(p["port"] == 80 for p in r.get("ports", []))]
-    assert agent["to"] == [{"ipBlock": {"cidr": "169.254.170.23/32"}}]
 
 
 def test_a_teams_group_has_permissions_only_in_its_own_namespace() -> None:
@@ -164,16 +138,6 @@ def test_each_team_mounts_its_own_directory_and_can_never_delete_it() -> None:
     assert root["claimRef"]["namespace"] == "hyperpod-storage"
 
 
-def test_a_job_of_the_stack_gives_a_directory_to_its_teams_user(tmp_path: Path) -> None:
-    state, users = planned(), {team.name: team.uid for team in config("eks-gpu", teams=TEAMS).settings.namespaces}
-    assert len(set(users.values())) == 2
-    for team, uid in users.items():
-        (container,) = one(state, f"training-directories-{team}").inputs["spec"]["template"]["spec"]["containers"]
-        assert container["command"][-2:] == [f"/fsx/teams/{team}", str(uid)]
-        annotations = one(state, f"training-{team}-fsx").inputs["metadata"]["annotations"]
-        assert annotations == {"pv.beta.kubernetes.io/gid": str(uid)}
-
-
 def test_a_directory_changes_hands_with_what_is_in_it_and_nothing_that_a_link_names(tmp_path: Path) -> None:
     (container,) = one(planned(), "training-directories-vision").inputs["spec"]["template"]["spec"]["containers"]
     bare, there = tmp_path / "teams" / "vision", tmp_path / "teams"
@@ -196,17 +160,6 @@ def test_a_directory_changes_hands_with_what_is_in_it_and_nothing_that_a_link_na
     assert lines[3:] == [str(bare)]
 
 
-def test_without_teams_the_file_system_is_mounted_as_ever_and_checkpoints_are_the_jobs_users() -> None:
-    state = state_of("eks-gpu")
-    volume = one(state, "training-training-fsx").inputs
-    assert volume["metadata"]["name"] == "fsx-training"
-    (container,) = one(state, "training-directories-training").inputs["spec"]["template"]["spec"]["containers"]
-    assert container["command"][-2] == "/fsx/checkpoints"
-    mounts = [m["mountPath"] for m in render("nanogpt", config("eks-gpu"))[-1]["spec"]["pytorchReplicaSpecs"]["Worker"]
-              ["template"]["spec"]["containers"][0]["volumeMounts"]]  # fmt: skip
-    assert "/fsx/data" not in mounts
-
-
 def test_a_living_teams_claim_moves_to_its_directory_and_keeps_its_size() -> None:
     """As a stack of before the directories was deployed: one volume of the root for each team."""
     before, settings = deepcopy(state_of("eks-closed")), GOLDEN["eks-closed"].settings
@@ -220,47 +173,6 @@ def test_a_living_teams_claim_moves_to_its_directory_and_keeps_its_size() -> Non
     assert one(after.state, "training-vision-fsx-claim").inputs["spec"]["resources"] == {
         "requests": {"storage": "4800Gi"}
     }
-
-
-def test_a_quota_limits_what_a_team_may_create_of_each_class() -> None:
-    state = state_of("eks-spot")
-    found = {
-        team: [
-            one(state, f"training-{team}-quota").inputs["spec"]["hard"][f"{name}.storageclass.storage.k8s.io/{what}"]
-            for name in ("gp3", "fsx-lustre")
-        ]
-        for team in ("vision", "speech")
-        for what in ["requests.storage"]
-    }
-    assert found == {"vision": ["500Gi", "0"], "speech": ["2000Gi", "1200Gi"]}
-
-
-def test_file_systems_that_claims_make_are_told_apart_from_the_stacks_own() -> None:
-    """As aws-fsx-csi-driver takes its extraTags, pkg/driver/controller.go: KEY=VALUE, with commas between."""
-    state = state_of("eks-gpu")
-    own = one(state, "storage-lustre", "LustreFileSystem").inputs["tags"][CLUSTER_ID_TAG]
-    assert one(state, "training-storage-fsx-lustre").inputs["parameters"]["extraTags"] == f"hyperpod:volumes-of={own}"
-
-
-def test_a_namespace_enforces_the_standard_that_is_configured() -> None:
-    labels = one(state_of("eks-spot"), "training-vision-namespace").inputs["metadata"]["labels"]
-    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
-
-
-def test_without_network_policies_there_are_none_and_the_cni_looks_for_none() -> None:
-    state = state_of("eks-spot")
-    assert not of_type(state, "NetworkPolicy")
-    addons = {r.inputs["addonName"]: r.inputs.get("configurationValues") for r in of_type(state, "Addon")}
-    assert addons["vpc-cni"] is None
-    enforced = {r.inputs["addonName"]: r.inputs.get("configurationValues", "") for r in of_type(planned(), "Addon")}
-    assert json.loads(enforced["vpc-cni"]) == {"enableNetworkPolicy": "true"}
-
-
-def test_a_claim_stays_as_it_was_made_when_the_file_system_grows() -> None:
-    small, large = planned(), state_of("eks-closed")
-    volumes = [one(state, "training-vision-fsx").inputs["spec"]["capacity"]["storage"] for state in (small, large)]
-    assert volumes == ["1200Gi", "4800Gi"]
-    assert one(small, "training-vision-fsx-claim").ignore_changes == ("spec.resources",)
 
 
 @pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
@@ -342,26 +254,6 @@ def test_teams_get_what_they_were_promised_and_share_the_rest() -> None:
     assert shares({"a": 4, "b": None, "c": None}, 16) == {"a": 0.25, "b": 0.375, "c": 0.375}
     assert shares({"a": None}, 16) == {"a": 1.0}
     assert sum(shares({"a": 3, "b": None, "c": 5}, 16).values()) == pytest.approx(1.0)
-
-
-def test_priorities_are_there_and_without_queues_nothing_of_kueue_is() -> None:
-    state = planned()
-    values = {r.inputs["metadata"]["name"]: r.inputs["value"] for r in of_type(state, "WorkloadPriorityClass")}
-    assert values == {name: value for name, (value, _) in PRIORITIES.items()}
-    bare = state_of("eks-spot")
-    assert not [r for r in bare.values() if r.name.startswith("training-queues")]
-    assert one(bare, "training-vision-quota").inputs["spec"]["hard"]["requests.aws.amazon.com/neuron"] == "48"
-
-
-def test_objects_in_a_namespace_are_deleted_with_it_and_the_volume_does_not_wait_for_them() -> None:
-    state = planned()
-    namespace = one(state, "training-vision-namespace")
-    for resource in state.values():
-        inside = (resource.inputs.get("metadata") or {}).get("namespace") == "vision"
-        if resource.type.startswith("kubernetes:") and inside and "kueue" not in resource.type:
-            assert resource.deleted_with == namespace.urn
-    volume = one(state, "training-vision-fsx")
-    assert namespace.name not in everything_before(state, volume)
 
 
 @pytest.mark.slow
