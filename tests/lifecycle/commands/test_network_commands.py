@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from types import ModuleType
+from unittest.mock import Mock
 
 import pytest
 from hyperpod_commands import nccl_test, nccom_test
-from hyperpod_commands.cluster import Workers
+from hyperpod_commands.cluster import Trouble, Workers
 from hyperpod_node.facts.model import Group
 
 from tests.lifecycle.commands.test_commands import NCCL, NCCOM, fact
@@ -102,6 +103,15 @@ def test_people_are_told_the_verdict_and_scripts_by_the_exit_status(
     assert timeout == 1800
 
 
+def test_an_nccl_test_that_ends_with_an_error_fails_whatever_it_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside(monkeypatch, nccl_test, p5(), ["2", "--json", "--threshold", "0"], NCCL)
+    monkeypatch.setattr(nccl_test, "run_test", lambda *_: (3, f"{NCCL}\nmpirun: lost n2"))
+    assert nccl_test.main() == 1
+    assert json.loads(capsys.readouterr().out)["reasons"] == ["the test ended with status 3: mpirun: lost n2"]
+
+
 def test_on_ethernet_one_process_a_node_runs_gloo(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,16 +162,39 @@ def test_nccom_uses_the_cores_that_the_workers_let_jobs_see_or_fewer(
         assert json.loads(capsys.readouterr().out)["threshold"] == pytest.approx(needed)
 
 
-def test_a_measurement_that_failed_is_not_followed_by_a_check(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        pytest.param([(1, "nccom-test\nno device")], "no device", id="a failed measurement is not checked"),
+        pytest.param([(0, NCCOM), (1, "check failed")], "check failed", id="wrong values of the check fail"),
+    ],
+)
+def test_either_run_of_nccom_that_fails_is_the_verdict(
+    answers: list[tuple[int, str]], reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inside(monkeypatch, nccom_test, trn1(), ["2"])
-    answers = [(1, "nccom-test\nno device")]
-    monkeypatch.setattr(nccom_test, "run_test", lambda *_: answers.pop())
+    monkeypatch.setattr(nccom_test, "run_test", lambda *_: answers.pop(0))
     assert nccom_test.main() == 1
+    assert answers == []
     out = capsys.readouterr().out.splitlines()
-    assert "  the test ended with status 1: no device" in out
+    assert f"  the test ended with status 1: {reason}" in out
     assert out[-1] == "FAIL"
+
+
+def test_gpus_are_no_neuron_cores(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    inside(monkeypatch, nccom_test, p5(), ["2"])
+    assert nccom_test.entry() == 2
+    assert capsys.readouterr().err == (
+        "run-nccom-test: the workers are ml.p5.48xlarge, without NeuronCores; run-nccl-test is for GPUs\n"
+    )
+
+
+def test_trouble_of_the_nccl_test_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(nccl_test, "main", Mock(side_effect=Trouble("no workers")))
+    assert nccl_test.entry() == 2
+    assert capsys.readouterr().err == "run-nccl-test: no workers\n"
 
 
 @pytest.mark.parametrize(

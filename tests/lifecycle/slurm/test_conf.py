@@ -26,26 +26,12 @@ ALL = {"ip-10-1-0-2": P5["workers"]}
 # The files
 
 
-def test_what_slurm_conf_sets_itself_is_not_set_again() -> None:
-    conf = slurm_conf.parse("ReturnToService=1\nJobRequeue=1\nSlurmctldParameters=enable_configless\nGresTypes=gpu\n")
-    text = slurm_conf.render(conf, P5, ALL, BIN)
-    for key in ("ReturnToService", "JobRequeue", "SlurmctldParameters", "GresTypes"):
-        assert key not in text
-    assert f"TaskProlog={BIN}/hyperpod-task-prolog" in text
-
-
 def test_the_include_line_is_added_once_and_before_the_nodes() -> None:
     once = slurm_conf.with_include(SLURM_CONF)
     assert slurm_conf.with_include(once) == once
     assert once.count("include hyperpod.conf") == 1
     assert once.index("include hyperpod.conf") < once.index("NodeName=")
     assert slurm_conf.with_include("ClusterName=a\n") == "ClusterName=a\ninclude hyperpod.conf\n"
-
-
-def test_nodes_without_gres_get_the_workers_by_default() -> None:
-    conf = slurm_conf.parse(SLURM_CONF)
-    assert gres.default(conf, P5) == "NodeName=DEFAULT Gres=gpu:8\n"
-    assert "GresTypes=gpu\n" in slurm_conf.render(conf, P5, ALL, BIN)
 
 
 @pytest.mark.parametrize(
@@ -66,11 +52,6 @@ def test_groups_that_differ_have_the_largest_nodes_gres_for_lines_that_the_agent
     # Also once our own lines have it: a line that joins later may not.
     for conf in (SLURM_CONF, SLURM_CONF.replace("CPUs=8", "CPUs=8 Gres=gpu:8")):
         assert gres.default(slurm_conf.parse(conf), found) == line
-
-
-def test_nodes_that_have_gres_are_left_alone() -> None:
-    conf = slurm_conf.parse(SLURM_CONF.replace("CPUs=8", "CPUs=8 Gres=gpu:8"))
-    assert gres.default(conf, P5) == ""
 
 
 def test_groups_that_differ_get_gres_by_node() -> None:
@@ -103,15 +84,6 @@ def test_a_node_belongs_to_the_group_of_its_address_of_its_name_or_of_its_own_no
     }
 
 
-def test_workers_fetch_their_configuration_and_a_lost_nodes_job_goes_back_by_what_we_add() -> None:
-    lines = slurm_conf.render(slurm_conf.parse("ClusterName=x\n"), P5, ALL, BIN).splitlines()
-    hooks = [f"{name}={BIN}/hyperpod-{name.lower()}" for name in ("Prolog", "Epilog")]
-    assert {"SlurmctldParameters=enable_configless", "JobRequeue=1", "ReturnToService=2", *hooks} <= set(lines)
-    assert {"SlurmdTimeout=60", "KillWait=10"} <= set(lines)
-    others = slurm_conf.parse("SlurmctldParameters=idle_on_node_suspend\n")
-    assert "SlurmctldParameters" not in slurm_conf.render(others, P5, ALL, BIN)
-
-
 def test_jobs_may_ask_for_a_model_unless_hyperpods_own_lines_name_none() -> None:
     typed = {name: replace(group, gres="gpu:h100") for name, group in P5.items() if group.role == "worker"}
     (workers,) = typed.values()
@@ -126,12 +98,6 @@ def test_jobs_may_ask_for_a_model_unless_hyperpods_own_lines_name_none() -> None
     assert gres.untyped(agents, P5) == []
 
 
-def test_nodes_of_one_group_get_gres_before_those_of_another_join() -> None:
-    both = groups(big="ml.p5.48xlarge", small="ml.g5.16xlarge")
-    text = "NodeName=ip-10-1-0-4 CPUs=8\n"
-    assert gres.with_gres(text, {"ip-10-1-0-4": both["small"]}, both) == text.rstrip() + " Gres=gpu:1\n"
-
-
 def test_a_partition_without_nodes_is_left_to_the_agent_which_may_write_it_yet() -> None:
     assert "PartitionName" not in slurm_conf.render(slurm_conf.parse(SLURM_CONF), P5, {}, BIN)
 
@@ -142,19 +108,6 @@ def test_our_partition_is_added_where_the_agent_has_none_of_that_name() -> None:
     assert "PartitionName" not in slurm_conf.render(agents, P5, ALL, BIN)
     none = slurm_conf.parse("ClusterName=a\n")
     assert "PartitionName=gpu Nodes=ALL Default=YES" in slurm_conf.render(none, P5, ALL, BIN)
-
-
-@pytest.mark.parametrize(
-    ("names", "wanted"),
-    [
-        ("a", ["a"]),
-        ("a,b", ["a", "b"]),
-        ("n[1-3,7]", ["n1", "n2", "n3", "n7"]),
-        ("n[08-10]-x,m", ["n08-x", "n09-x", "n10-x", "m"]),
-    ],
-)
-def test_host_lists_are_expanded_as_slurm_does(names: str, wanted: list[str]) -> None:
-    assert slurm_conf.expand(names) == wanted
 
 
 def test_continued_and_commented_lines_are_read_as_slurm_reads_them() -> None:

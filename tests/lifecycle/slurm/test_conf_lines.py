@@ -202,6 +202,8 @@ def test_what_slurm_would_refuse_is_left_to_slurm() -> None:
     for name in ("n[0-65536]", "n[a-b]", "n[1-]", "n[3-1]", "n[0000000001]"):
         assert slurm_conf.expand(name) == [name]
     assert slurm_conf.expand("n[8-10]") == ["n8", "n9", "n10"]
+    assert slurm_conf.expand("n[1-3,7]") == ["n1", "n2", "n3", "n7"]
+    assert slurm_conf.expand("n[08-10]-x,m") == ["n08-x", "n09-x", "n10-x", "m"]
     assert slurm_conf.expand("n[007]x,m[1]") == ["n007x", "m1"]
     for said, port in (("7000-7002", 7000), ("99999", 99999), ("123456", 1), ("x", 1), ("", 1)):
         assert slurm_conf.parse(f"SlurmctldPort={said}\n").port("SlurmctldPort", 1) == port
