@@ -58,8 +58,9 @@ def _alike(changes: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, 
 
 
 def _same(name: str, key: str, entries: Mapping[str, Any]) -> bool:
-    """Whether both are resources of one type."""
-    types = [isinstance(entries.get(one), Mapping) and entries[one].get("type") for one in (name, key)]
+    """Whether both are resources of one type, or objects of one kind."""
+    found = [entries.get(one) for one in (name, key)]
+    types = [isinstance(one, Mapping) and (one.get("type") or one.get("kind")) for one in found]
     return bool(types[0]) and types[0] == types[1]
 
 

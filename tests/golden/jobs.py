@@ -17,20 +17,23 @@ STACKS = [name for name in READY_STACKS if name.startswith("eks")]
 # A closed network reaches private registries of its own region alone.
 _IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror/training:1"
 
-# Job, kind of object, what there is to say of it.
+# Kind of object, its name, what there is to say of it.
 Jobs = dict[str, dict[str, Any]]
 
 
 def rendered(name: str) -> Jobs:
-    """Every job of a stack on its first group, or why it is refused; scripts as their paths."""
+    """The objects of every job of a stack on its first group, or why it is refused; scripts as their paths."""
     settings = config(GOLDEN[name].stack, **GOLDEN[name].settings)
     image = _IMAGE if settings.settings.network.closed else None
-    found = {}
+    found: Jobs = {}
     for job in jobs_of(settings):
         try:
-            found[job] = _objects(render(job, settings, Choices(image=image)), job)
+            documents = render(job, settings, Choices(image=image))
         except JobError as error:
-            found[job] = {"refused": str(error)}
+            found.setdefault("refused", {})[job] = str(error)
+            continue
+        for document in documents:
+            found.setdefault(document["kind"], {})[document["metadata"]["name"]] = _told(document, job)
     return found
 
 
@@ -39,10 +42,7 @@ def _others(document: dict[str, Any], job: str) -> set[str]:
     return set(document["data"]) - {Path(path).name for path in SPECS[job].scripts}
 
 
-def _objects(documents: list[dict[str, Any]], job: str) -> dict[str, Any]:
-    found = {}
-    for document in documents:
-        if document["kind"] == "ConfigMap":
-            document = {**document, "data": sorted({*SPECS[job].scripts, *_others(document, job)})}
-        found[f"{document['kind']} {document['metadata']['name']}"] = sorted_keys(document)
-    return found
+def _told(document: dict[str, Any], job: str) -> Any:
+    if document["kind"] == "ConfigMap":
+        document = {**document, "data": sorted({*SPECS[job].scripts, *_others(document, job)})}
+    return sorted_keys(document)

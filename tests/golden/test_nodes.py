@@ -12,7 +12,7 @@ from tests.golden.nodes import CLUSTERS, NODES, Nodes, booted
 def written(cluster: str) -> Nodes:
     """The golden files of a cluster's nodes, with what they share with their base."""
     own, base = files.read(NODES / cluster), CLUSTERS[cluster]
-    return files.whole(own, written(base)) if base else own
+    return files.whole(own, written(base) if base else {})
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)

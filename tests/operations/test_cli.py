@@ -91,29 +91,31 @@ def test_help_lists_every_verb_and_the_exit_codes(capsys: pytest.CaptureFixture[
     assert "0 success; 1 the operation failed" in out
 
 
+DENIED = "AccessDeniedException"
+# An error of AWS's, the exit code, and a word of what is said.
+ERRORS = {
+    DENIED: (Exit.CANNOT_KNOW, "denied"),
+    "UnauthorizedOperation": (Exit.CANNOT_KNOW, "denied"),
+    "ThrottlingException": (Exit.CANNOT_KNOW, "throttle"),
+    "ExpiredToken": (Exit.CANNOT_KNOW, ""),
+    "UnrecognizedClientException": (Exit.CANNOT_KNOW, ""),
+    "SomethingNobodyHeardOf": (Exit.FAILED, "SomethingNobodyHeardOf"),
+}
+
+
 @pytest.mark.parametrize(
-    ("code", "exit_code", "said"),
-    [
-        ("AccessDeniedException", Exit.CANNOT_KNOW, "denied"),
-        ("UnauthorizedOperation", Exit.CANNOT_KNOW, "denied"),
-        ("ThrottlingException", Exit.CANNOT_KNOW, "throttle"),
-        ("ExpiredToken", Exit.CANNOT_KNOW, ""),
-        ("UnrecognizedClientException", Exit.CANNOT_KNOW, ""),
-        ("SomethingNobodyHeardOf", Exit.FAILED, "SomethingNobodyHeardOf"),
-    ],
+    ("verb", "code"), [*((verb, DENIED) for verb in sorted(ASKING)), *(("status", code) for code in ERRORS)]
 )
-@pytest.mark.parametrize("verb", sorted(ASKING))
 def test_no_error_of_aws_is_a_traceback_and_each_has_its_exit_code(
     refusing: Callable[..., RefusingAws],
     verb: str,
     code: str,
-    exit_code: Exit,
-    said: str,
     on: Callable[[Aws], None],
     plugin: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     on(refusing(code))  # plugin's PATH has no Pulumi CLI
+    exit_code, said = ERRORS[code]
     ended, out, err = run(capsys, *words_of(verb))
     # quotas and errors go on without what cannot be asked, and say that they do not know.
     lenient = verb in ("quotas", "errors")

@@ -23,7 +23,6 @@ from operations.deployment.leftovers import Audit, Leftover
 from operations.engine.events import Event
 from operations.engine.pulumi_cli import Command, CommandRun
 from operations.failures import Exit
-from operations.failures.advice import next_step
 from operations.target import Target
 from rehearsal import verb_engine as rehearse
 from rehearsal.account import Account, Fault
@@ -123,33 +122,6 @@ def test_the_first_cause_is_named_and_the_rest_stays_the_rest(engine_kind: str, 
         # Half of it is there: destroying still works.
         assert deploy.destroy(chosen, engine).code == Exit.GOOD
         assert groups() == set()
-
-
-@pytest.mark.parametrize(
-    ("cause", "step"),
-    [
-        ("InsufficientInstanceCapacity: We currently do not have sufficient p5.48xlarge capacity", "another zone"),
-        ("We currently do not have sufficient capacity; insufficient capacity in usw2-az2", "another zone"),
-        ("Lifecycle scripts did not run successfully. Ensure the scripts exist", "last line of the node's log"),
-        ("ResourceLimitExceeded: ml.p5.48xlarge for cluster usage is 0", "quotas dev"),
-        ("AccessDenied: not authorized to perform iam:CreateRole", "allow this principal"),
-        ("DependencyViolation: the vpc has dependencies", "errors dev"),
-        ("something new", "errors dev"),
-        ("RequestLimitExceeded: Request limit exceeded.", "wait a few minutes"),
-        ("ServiceQuotaExceededException: too many workspaces", "quotas dev"),
-        ("VpcLimitExceeded: The maximum number of VPCs has been reached", "quotas dev"),
-        ("User: x is not authorized to perform: servicequotas:ListServiceQuotas", "allow this principal"),
-        ("AccessDenied: enable deletion protection first", "allow this principal"),
-        ("InvalidParameter: termination protection is not supported here", "errors dev"),
-        ('resource "urn" cannot be deleted\nbecause it is protected. To unprotect the resource,', "protect false"),
-        ("unable to replace resource as it is currently marked for protection", "protect false"),
-        ("Operation failed: ExpiredTokenException", "log in to AWS again"),
-        ("updating urn:pulumi:dev::p::aws:iam/role:Role::r: operation error IAM: NoSuchEntity", "pulumi refresh"),
-        ("storage-lustre: create failed: unexpected state 'FAILED', wanted target 'AVAILABLE'", "--lose and its name"),
-    ],
-)
-def test_the_next_step_fits_the_cause(cause: str, step: str) -> None:
-    assert step in next_step(cause, "dev")
 
 
 def test_a_program_that_refuses_says_why_itself(engine_kind: str, project: Callable[..., Target]) -> None:

@@ -84,30 +84,6 @@ def test_a_failure_that_cannot_be_told_has_its_exit_code() -> None:
 
 
 @pytest.mark.slow
-@each(
-    {
-        "a closed standard output": (">&-", "", Exit.GOOD),
-        "a closed standard input": ("<&-", "HP012: ", Exit.GOOD),
-        "all closed": ("<&- >&- 2>&-", "", Exit.GOOD),
-        "a full one": ("2>&1 >/dev/full", "No space left on device", Exit.FAILED),
-        "no characters but ASCII": ("", "HP012: ", Exit.GOOD),
-    }
-)
-def test_no_state_of_the_streams_is_a_traceback(how: str, said: str, code: Exit) -> None:
-    done = subprocess.run(
-        ["bash", "-c", f'"$0" -m operations explain HP012 {how}', sys.executable],
-        cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "PYTHONIOENCODING": "ascii"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, "Traceback" in done.stdout + done.stderr, done.stderr) == (code, False, "")
-    assert said in done.stdout
-
-
-@pytest.mark.slow
 @each(("explain", "types --json"))
 def test_who_reads_only_the_first_line_gets_no_failure(words: str) -> None:
     program = [sys.executable, "-m", "operations", *words.split()]

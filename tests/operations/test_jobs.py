@@ -47,27 +47,6 @@ def test_every_job_is_for_one_accelerator_at_least_and_no_job_is_forgotten() -> 
 
 
 @pytest.mark.parametrize(
-    ("stack", "name"), [(stack, name) for stack in ("eks-gpu", "eks-trainium") for name in jobs_of(config(stack))]
-)
-def test_a_job_asks_for_whole_nodes_by_the_catalogue(stack: str, name: str) -> None:
-    settings = config(stack)
-    group = settings.worker_groups[0]
-    device = settings.accelerator.kubernetes_resource
-    asked = [
-        container["resources"]["limits"]
-        for pod in pods(render(name, settings))
-        for container in pod["containers"]
-        if device in container["resources"]["limits"]
-    ]
-    assert asked
-    for limits in asked:
-        assert limits[device] == group.type.accelerators
-        assert limits["vpc.amazonaws.com/efa"] == group.type.efa_interfaces
-        # None of AWS's manifests for Trainium asks for any.
-        assert limits.get("hugepages-2Mi") == ("5120Mi" if group.type.accelerator == "gpu" else None)
-
-
-@pytest.mark.parametrize(
     "kind",
     [
         name
@@ -107,45 +86,6 @@ def test_pods_run_as_their_teams_user_with_nothing_that_restricted_refuses(stack
                 assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
             assert all({"emptyDir", "configMap", "persistentVolumeClaim"} & set(one) for one in pod["volumes"])
     assert len(users) == 2
-
-
-def test_pods_get_their_groups_environment_and_none_talks_to_the_api() -> None:
-    for name in jobs_of(config("eks-gpu")):
-        for pod in pods(render(name, config("eks-gpu"))):
-            assert pod["automountServiceAccountToken"] is False
-            for container in pod["containers"]:
-                assert container["securityContext"]["allowPrivilegeEscalation"] is False
-                assert container["envFrom"] == [{"configMapRef": {"name": "environment-workers"}}]
-
-
-def test_the_token_is_in_a_secret_and_in_no_manifest() -> None:
-    job = render("fsdp-llama", config("eks-gpu"))[-1]
-    (pod,) = pods([job])
-    token = next(v for v in pod["containers"][0]["env"] if v["name"] == "HF_TOKEN")
-    assert token["valueFrom"]["secretKeyRef"]["name"] == "hf-token"
-    assert "value" not in token
-
-
-def test_mpi_forwards_the_variables_that_the_group_has_and_waits_for_the_workers() -> None:
-    job = render("nccl-tests", config("eks-gpu"), Choices(nodes=2))[-1]
-    assert job["spec"]["launcherCreationPolicy"] == "WaitForWorkersReady"
-    command = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"][-1]
-    assert "-np 16 " in command
-    assert "-x FI_EFA_USE_DEVICE_RDMA " in command
-    assert job["spec"]["runPolicy"]["backoffLimit"] == 0
-    # By its full path it finds its own libraries on the workers too.
-    assert "exec /opt/amazon/openmpi/bin/mpirun -np" in command
-
-
-@pytest.mark.parametrize(
-    ("stack", "name"), [(stack, name) for stack in ("eks-gpu", "eks-trainium") for name in jobs_of(config(stack))]
-)
-def test_an_image_is_for_the_clusters_own_accelerator(stack: str, name: str) -> None:
-    images = {c["image"] for pod in pods(render(name, config(stack))) for c in pod["containers"]}
-    assert images
-    for image in images:
-        assert "{" not in image
-        assert ("neuron" in image) is (stack == "eks-trainium")
 
 
 def launched(tmp_path: Path, nodes: int) -> tuple[str, list[str]]:
@@ -212,15 +152,6 @@ def test_torchrun_counts_nodes_and_devices() -> None:
         assert pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 4
 
 
-@pytest.mark.parametrize(
-    ("stack", "name"), [(stack, name) for stack in ("eks-gpu", "eks-trainium") for name in jobs_of(config(stack))]
-)
-def test_no_job_has_a_master_whose_workers_would_pull_an_image_from_docker_hub(stack: str, name: str) -> None:
-    job = render(name, config(stack))[-1]
-    if job["kind"] == "PyTorchJob":
-        assert list(job["spec"]["pytorchReplicaSpecs"]) == ["Worker"]
-
-
 def test_a_worker_knows_its_rank_by_its_label_and_waits_for_the_first_ones_address(tmp_path: Path) -> None:
     (pod,) = pods([render("nanogpt", config("eks-gpu"))[-1]])
     variables = {one["name"]: one for one in pod["containers"][0]["env"]}
@@ -246,18 +177,6 @@ def test_a_worker_knows_its_rank_by_its_label_and_waits_for_the_first_ones_addre
     )
     assert (tmp_path / "asked").read_text() == "ahosts nanogpt-worker-0\n" * 2
     assert "--node-rank=1 --master-addr=nanogpt-worker-0 --master-port=23456" in done.stdout
-
-
-def test_trainium_starts_a_process_for_each_core() -> None:
-    (pod,) = pods(render("neuron", config("eks-trainium")))
-    assert "--nproc-per-node=32" in pod["containers"][0]["command"][-1]
-
-
-def test_an_elastic_job_meets_at_its_first_worker_and_waits_for_its_address() -> None:
-    policy = render("fsdp-llama", config("eks-gpu"))[-1]["spec"]["elasticPolicy"]
-    assert (policy["rdzvBackend"], policy["minReplicas"]) == ("c10d", 2)
-    (pod,) = pods([render("fsdp-llama", config("eks-gpu"))[-1]])
-    assert "getent ahosts fsdp-llama-worker-0" in pod["containers"][0]["command"][-1]
 
 
 GRACE = {"name": "grace", "instanceType": "ml.p6e-gb200.36xlarge"}

@@ -17,7 +17,7 @@ from hyperpod_node.network import transport
 
 from tests.lifecycle.rig import FakeHost
 
-# What `nvidia-smi -q -x` printed on a machine with one H100 and driver 580.159.04; its serial number and ids are zeros.
+# What `nvidia-smi -q -x` printed on a machine with one H100 and driver 580.159.04: the sections that checks read.
 SHOWN = Path(__file__).with_name("nvidia-smi-h100.xml")
 # Where it has what a test changes.
 PLACES = {
