@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
-import jsonschema
 import pytest
 
-from components.common.documents import load
 from components.config import ConfigError
 from operations import target
 from operations.failures import Exit, explain
@@ -96,14 +93,3 @@ def test_keys_of_other_packages_are_theirs(tmp_path: Path) -> None:
     text = (ROOT / "Pulumi.dev.yaml").read_text()
     (tmp_path / "Pulumi.dev.yaml").write_text(f"{text}  datadog:site: eu\nencryptionsalt: v1:x\n")
     assert target.load("dev", root=tmp_path).project.config["datadog:site"] == "eu"
-
-
-@each(("hyperpod:orchestartor", "hyperpo:size", "sise"))
-def test_the_schema_for_editors_refuses_a_misspelt_key(key: str, capsys: pytest.CaptureFixture[str]) -> None:
-    schema = json.loads(run(capsys, "explain", "--schema")[1])
-    document = load((ROOT / "Pulumi.dev.yaml").read_text())
-    jsonschema.validate({**document, "encryptionsalt": "v1:x"}, schema)
-    with pytest.raises(jsonschema.ValidationError, match=key):
-        jsonschema.validate({"config": {**document["config"], key: "x"}}, schema)
-    with pytest.raises(jsonschema.ValidationError, match="confg"):
-        jsonschema.validate({**document, "confg": {}}, schema)

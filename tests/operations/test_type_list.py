@@ -62,7 +62,6 @@ def test_an_estimate_and_measured_doubt_are_marked(capsys: pytest.CaptureFixture
     ("width", "columns"),
     [
         (40, ["type", "EFA", "$/hour"]),
-        (80, ["type", "accelerators", "each GiB", "EFA", "vCPUs", "$/hour"]),
         (120, None),
     ],
 )

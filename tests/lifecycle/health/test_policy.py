@@ -62,13 +62,6 @@ def test_a_bad_node_is_drained_with_its_reason_and_resumed_when_it_is_well(
     get_it_back(host)
     health.once(host)
     assert state(host, controller) == ["IDLE", ""]
-    name = host.hostname()
-    assert {call for call in host.calls if call[0] in ("scontrol", "sinfo")} == {
-        ("scontrol", "show", "node", name, "-o"),
-        ("sinfo", "-h", "-N", "-O", "NodeList:128,StateLong:32,Reason:64"),
-        ("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={REASON}"),
-        ("scontrol", "update", f"NodeName={name}", "State=RESUME"),
-    }
 
 
 def test_report_touches_nothing(host: FakeHost, controller: Controller) -> None:

@@ -41,26 +41,6 @@ def started_later(host: FakeHost) -> set[str]:
     return {name for line in lines if line.startswith("Wants=") for name in line[6:].split()}
 
 
-def scraped(host: FakeHost) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(host.text("/etc/hyperpod/collector/scrape.json"))["scrape_configs"]
-    return found
-
-
-def test_every_kind_of_node_runs_what_it_has_figures_of(tmp_path: Path) -> None:
-    gpu, trainium = World(tmp_path / "gpu"), World(tmp_path / "trainium", "ml.trn1.32xlarge")
-    for role, world, unit in (
-        ("login", gpu, ""),
-        ("controller", gpu, ""),
-        ("worker", gpu, "hyperpod-dcgm-exporter.service"),
-        ("worker", trainium, "hyperpod-neuron-monitor.service"),
-    ):
-        host = world.node(role)
-        ran(host)
-        own = {"hyperpod-node-exporter.service", "hyperpod-collector.service", unit} - {""}
-        assert started_later(host) == own | TIMERS, role
-        assert all(host.read(f"{UNITS}/{name}") for name in own)
-
-
 def test_the_boot_starts_a_timer_and_nothing_else_and_so_does_a_reboot(host: FakeHost) -> None:
     """What they do first would take processor time that the boot of the node needs."""
     ran(host)
@@ -84,27 +64,6 @@ def test_a_boot_without_metrics_imports_nothing_of_them(world: World) -> None:
     assert said.stdout.split() == ["hyperpod_node.metrics.step"]
     with pytest.raises(Skip):
         ran(world.node())
-
-
-def test_every_series_is_of_this_cluster_node_and_group(host: FakeHost) -> None:
-    ran(host)
-    labels = {"cluster": "mine", "node": "ip-10-1-0-12", "group": "workers"}
-    assert [job["static_configs"] for job in scraped(host)] == [
-        [{"targets": [f"127.0.0.1:{port}"], "labels": labels}] for port in (9100, 9400)
-    ]
-    # Only root writes what node_exporter reads, and the controller speaks of other nodes there.
-    assert [job["honor_labels"] for job in scraped(host)] == [True, False]
-
-
-def test_the_agent_writes_to_the_workspace(host: FakeHost) -> None:
-    ran(host)
-    agent = json.loads(host.text("/etc/hyperpod/collector/agent.d/hyperpod.json"))
-    assert agent["agent"]["region"] == "us-west-2"
-    assert agent["metrics"]["metrics_destinations"] == {"amp": {"workspace_id": "ws-0123abcd"}}
-    assert (
-        agent["metrics"]["metrics_collected"]["prometheus"]["prometheus_config_path"]
-        == "/etc/hyperpod/collector/scrape.json"
-    )
 
 
 def test_the_agent_reads_the_file_that_its_translator_writes(host: FakeHost) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Sequence
 
@@ -32,36 +31,6 @@ def test_a_node_that_is_down_already_is_not_set_down_again(cluster: Cluster) -> 
     cluster.gone.add("10.0.0.2")
     cluster.run(10)
     assert not cluster.downed()
-
-
-def test_jobs_of_hidden_partitions_and_nodes_on_which_one_just_ends_are_watched_too(cluster: Cluster) -> None:
-    columns = "NodeList:64,NodeAddr:64,StateLong:32,Reason:128"
-    assert set(cluster.host.calls) == {
-        ("sinfo", "-h", "-N", "-t", "alloc,mix,comp,down", "-O", columns),
-        ("squeue", "-h", "-a", "-o", "%A|%T|%r|%V"),
-    }
-
-
-def test_slurm_and_the_survivors_are_told_of_a_loss_in_words_they_know(cluster: Cluster) -> None:
-    cluster.host.path(requeue.HYPERPOD).mkdir(parents=True)
-    cluster.host.calls.clear()
-    cluster.gone.add("10.0.0.2")
-    cluster.run(5)
-    (down,) = [call for call in cluster.host.calls if "State=DOWN" in call]
-    assert down[:4] == ("scontrol", "update", "NodeName=n2", "State=DOWN")
-    assert re.fullmatch(r"Reason=hyperpod-requeue: no answer for \d s", down[4])
-    (again,) = [call for call in cluster.host.calls if call[:3] == ("scontrol", "update", "JobId=7")]
-    assert re.fullmatch(r"StartTime=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", again[3])
-    ssh = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2")
-    told = {call for call in cluster.host.calls if call[0] != "sinfo" and "-a" not in call}
-    assert told == {
-        ("squeue", "-h", "-w", "n2", "-o", "%A|%N"),
-        ("scontrol", "write", "batch_script", "7", "-"),
-        down,
-        again,
-        (*ssh, "10.0.0.1", "7"),
-        (*ssh, "10.0.0.3", "7"),
-    }
 
 
 def rejoined(cluster: Cluster) -> list[str]:

@@ -13,15 +13,6 @@ from tests.lifecycle.rig import World
 FILE = "/etc/logrotate.d/hyperpod"
 
 
-def test_slurms_logs_and_ours_are_rotated_and_its_daemons_open_them_again(world: World) -> None:
-    host = world.node("controller")
-    log_rotation.rotate(host, "controller")
-    text = host.text(FILE)
-    assert "/var/log/slurm/*.log {" in text
-    assert "/var/log/hyperpod/*.log {" in text
-    assert "--signal=SIGUSR2" in text
-
-
 def test_what_somebody_else_rotates_is_left_to_them(world: World) -> None:
     host = world.node("controller")
     host.write("/etc/logrotate.d/sagemaker-hyperpod-slurm", '"/var/log/slurm/*.log" {\n    rotate 2\n}\n')
