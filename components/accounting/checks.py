@@ -1,4 +1,4 @@
-"""What is wrong with the keys of Slurm's accounting. Every rule yields its own problems."""
+"""Checks of the keys of Slurm's accounting. Every rule yields its own problems."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OWN = {"root", "ubuntu"}
 def accounting_problems(
     accounting: Accounting | None, accounts: Accounts, qos: Sequence[SlurmQos], region: Region | None, *, existing: bool
 ) -> Iterator[Problem]:
-    """Everything wrong with the keys of Slurm's accounting. ``existing``: the VPC is the user's."""
+    """Yield every problem of Slurm's accounting keys. ``existing``: the VPC is the user's."""
     if accounting is None:
         for key, given in (("accounts", accounts), ("qos", qos)):
             if given:
@@ -65,14 +65,14 @@ def _alias(model: Model, name: str) -> str:
 
 
 def strangers(users: Sequence[User], accounts: Accounts) -> list[str]:
-    """Who is in an account and not in the list of people, where there is one: a directory may know them, or nobody."""
+    """Report members of an account whom ``users`` does not list, if there is a list: a directory may know them."""
     people = {user.name for user in users} | _OWN
     named = {user for account in accounts for user in account.users}
     return sorted(named - people) if users else []
 
 
 def charged_problems(users: Sequence[User], accounts: Accounts, *, kept: bool) -> Iterator[Problem]:
-    """People who are charged to an account that there is not. ``kept``: Slurm keeps accounts."""
+    """Report people charged to an account that does not exist. ``kept``: Slurm keeps accounts."""
     names = [account.name for account in accounts]
     for index, user in enumerate(users):
         if user.account is None or user.account in names:

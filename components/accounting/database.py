@@ -1,4 +1,4 @@
-"""The database of Slurm's accounting on Amazon RDS, found by the controller through a parameter of the stack."""
+"""The RDS database of Slurm's accounting, which the controller finds through a parameter of the stack."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ _PARAMETERS = {"innodb_lock_wait_timeout": "900", "require_secure_transport": "1
 
 @dataclass(frozen=True, kw_only=True)
 class AccountingDatabaseArgs:
-    """What the database is made from. ``controllers``: the name of their role, None where it is not the stack's;
-    ``by_image``: HyperPod's image sets Slurm up."""
+    """Inputs of the database. ``controllers``: the name of their role, None if the stack does not own it; ``by_image``:
+    HyperPod's image sets Slurm up.
+    """
 
     context: Context
     accounting: Accounting
@@ -43,15 +44,15 @@ class AccountingDatabaseArgs:
 
 
 class AccountingDatabase(ComponentResource):
-    """Owns the database, its subnet group and settings, the controllers' right to its password, and the parameter that
-    tells them where both are.
+    """Owns the database, its subnet group and settings, the controllers' right to its password, and the parameter with
+    the addresses of both.
 
-    The cluster does not wait for it, as it does not for the file system: it takes about ten minutes, and the controller
-    waits for the parameter. Where HyperPod's image sets Slurm up there is no parameter: the database is an input of the
-    cluster, ``of_hyperpod``, which waits for it and for ``ready``. RDS makes the password itself, keeps it in Secrets
-    Manager and changes it every seven days, so that it is in no input, output or state. Like the file system it goes
-    with the stack, with its backups. slurmdbd stays on the controller. Deliberately absent: a standby in another zone
-    (the controllers are in one), a schedule of one's own for the password, and an export of logs.
+    The cluster waits neither for it nor for the file system: it takes about ten minutes, and the controller waits for
+    the parameter. If HyperPod's image sets Slurm up, there is no parameter: the database is an input of the cluster,
+    ``of_hyperpod``, which waits for it and for ``ready``. RDS generates the password, keeps it in Secrets Manager and
+    rotates it every seven days, so no input, output or state contains it. Like the file system, it is deleted with the
+    stack, with its backups. slurmdbd stays on the controller. Deliberately absent: a standby in another zone (the
+    controllers are in one), a rotation schedule for the password, and an export of logs.
     """
 
     of_hyperpod: aws_native.sagemaker.ClusterAccountingDatabaseArgs | None = None

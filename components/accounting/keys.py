@@ -41,7 +41,7 @@ class Accounting(Model):
 
 
 class SlurmAccount(Model):
-    """An account that jobs are charged to."""
+    """An account to which jobs are charged."""
 
     name: Annotated[AccountName, _KEPT]
     """Name of the account."""
@@ -58,7 +58,7 @@ class SlurmAccount(Model):
 
 
 class SlurmQos(Model):
-    """A quality of service: the priority of jobs, and what they may use."""
+    """A quality of service: the priority of jobs and their limits."""
 
     name: Annotated[AccountName, _KEPT]
     """Name of the QOS. normal is Slurm's own, which accounts have by default."""

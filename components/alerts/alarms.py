@@ -1,4 +1,4 @@
-"""What CloudWatch shows and watches without any agent: alarms on the file system and on events, and a dashboard."""
+"""CloudWatch's part of alerting, which needs no agent: alarms on the file system and on events, and a dashboard."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _QUIET_MINUTES = 60
 def alarms(
     name: str, context: Context, storage: Storage, topic: Output[str], child: ResourceOptions, *, grown: bool
 ) -> None:
-    """Less than a tenth free for 10 minutes, and more than 90 % of the provisioned throughput for 15."""
+    """Create the file system's alarms: under a tenth free for 10 minutes, over 90 % of the provisioned throughput for
+    15.
+    """
     where = {"FileSystemId": storage.file_system_id}
     larger, slower = ("raise fsx.storageGiB", "; see fsx.throughput") if grown else ("grow it", "")
     aws.cloudwatch.MetricAlarm(
@@ -76,7 +78,7 @@ def alarms(
 def events_alarm(
     name: str, context: Context, rule: Output[str], topic: Output[str], step: str, child: ResourceOptions
 ) -> None:
-    """One message when a rule matches an event, and none before it has matched nothing for an hour.
+    """Create an alarm that sends one message when a rule matches an event, and the next only after an hour without.
 
     EventBridge counts a rule's events by the minute (EventBridge User Guide, "Monitoring Amazon EventBridge",
     MatchedEvents); an alarm acts when it changes its state (CloudWatch User Guide, "Alarm evaluation", M out of N).
@@ -101,7 +103,7 @@ def events_alarm(
 
 
 def dashboard(name: str, context: Context, file_system: Output[str], child: ResourceOptions, *, recorded: bool) -> None:
-    """The file system, the alarms, and HyperPod's events where the stack records them."""
+    """Create a dashboard of the file system, the alarms, and HyperPod's events if the stack records them."""
     aws.cloudwatch.Dashboard(
         f"{name}-dashboard",
         dashboard_name=context.names.cluster_id,

@@ -1,4 +1,4 @@
-"""The alert manager of a Prometheus workspace: what it sends to the topic, and how often."""
+"""The alert manager of a Prometheus workspace: its messages to the topic, and how often it repeats them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOST_NODE = "NodeLost"
 
 
 def definition(topic: str, region: str) -> str:
-    """The file, as the service takes it: all of alert manager's configuration is one text under one key.
+    """Return the file that the service accepts: alert manager's configuration as one text under one key.
 
     Amazon Managed Service for Prometheus User Guide, "Setting up your alert receiver": SNS or PagerDuty.
     """
@@ -20,7 +20,7 @@ def definition(topic: str, region: str) -> str:
 
 
 def configuration(topic: str, region: str) -> dict[str, Any]:
-    """Alert manager's own configuration: a message for each alert and node, repeated twice a day while it lasts."""
+    """Return alert manager's own configuration: a message for each alert and node, repeated twice a day."""
     return {
         "route": {
             "receiver": "topic",

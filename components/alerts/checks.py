@@ -1,4 +1,4 @@
-"""What is wrong with the keys of alerts."""
+"""Checks of the keys of alerts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .keys import Alerts
 
 
 def alert_problems(chosen: Alerts, region: Region | None) -> Iterator[Problem]:
-    """Everything wrong with the keys of alerts."""
+    """Yield every problem of the alert keys."""
     if chosen.email and chosen.topic_arn:
         yield Problem(
             key="hyperpod:alerts.email",

@@ -1,8 +1,8 @@
-"""The labels of the EKS add-on ``amazon-sagemaker-hyperpod-observability``, mapped to this project's.
+"""Maps the labels of the EKS add-on ``amazon-sagemaker-hyperpod-observability`` to this project's.
 
 Its series have ``cluster_name``, and the node as each exporter knows it. Recording rules write them again under the
-same names with ``cluster``, ``node`` and ``group``, for the metrics that rules and dashboards read. Their source is
-what AWS's dashboards of the add-on select and join (aws/sagemaker-hyperpod-cluster-setup, 2025-08-29); no live
+same names with ``cluster``, ``node`` and ``group``, for the metrics that rules and dashboards read. The source: the
+selections and joins of AWS's own dashboards for the add-on (aws/sagemaker-hyperpod-cluster-setup, 2025-08-29); no live
 workspace was read.
 """
 
@@ -55,22 +55,21 @@ _NODE_OF: Mapping[str, str] = {
 
 
 def read() -> set[str]:
-    """The metrics of kube-state-metrics, node and DCGM exporters that rules and dashboards read, also those that rules
-    read by the add-on's own labels."""
+    """Return the exporters' metrics that rules and dashboards read, also those read by the add-on's own labels."""
     by_exporters = {one.metric for one in METRICS.values() if one.exporter in ("cluster", "dcgm", "node")}
     own = Path(__file__).with_name("eks.yaml").read_text() + "".join(_NODE_OF.values())
     return by_exporters | set(re.findall(r"\bkube_[a-z_]+", own))
 
 
 def rules(cluster: str, accelerator: str) -> list[Rule]:
-    """The recording rules of a cluster. The first is what all others join: each node, and its group."""
+    """Return a cluster's recording rules. The first maps each node to its group; all others join it."""
     exporters = _EXPORTERS[accelerator]
     mapped = [_mapped(one) for one in METRICS.values() if one.exporter in exporters]
     return [{**rule, "expr": rule["expr"].replace("CLUSTER", cluster)} for rule in (_nodes(), *mapped)]
 
 
 def _nodes() -> Rule:
-    """The kubelet's series of itself carries the node's labels."""
+    """Map nodes to groups: the kubelet's series of itself carries the node's labels."""
     expr = 'kubelet_node_name{cluster="", cluster_name="CLUSTER"}'
     for label, source, pattern in (
         ("cluster", "cluster_name", "(.+)"),

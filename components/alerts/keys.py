@@ -1,4 +1,4 @@
-"""The keys of alerts: the address or topic that gets their messages."""
+"""The keys of alerts: the address or topic that receives messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EmailAddress: TypeAlias = Annotated[
 
 
 class Alerts(Model):
-    """Where notifications go: an address or a topic."""
+    """The address or topic that receives notifications."""
 
     email: Annotated[EmailAddress | None, IN_PLACE] = None
     """E-mail address that gets the messages. Its owner must confirm the subscription that AWS sends."""

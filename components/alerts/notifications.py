@@ -1,4 +1,4 @@
-"""Notifications: a topic, and what publishes to it with or without Prometheus."""
+"""Notifications: a topic and its publishers, with or without Prometheus."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ _NEXT_NODES = (
 
 @dataclass(frozen=True, kw_only=True)
 class AlertsArgs:
-    """What they are made from: who is told, and the file system that is watched. ``grown``: by a key of the stack;
-    ``recorded``: HyperPod's events are in a log group."""
+    """Inputs of the notifications: their recipients, and the file system to watch. ``grown``: a key of the stack
+    enlarges it; ``recorded``: a log group has HyperPod's events.
+    """
 
     context: Context
     alerts: keys.Alerts
@@ -75,7 +76,7 @@ class Alerts(ComponentResource):
         self.register_outputs(self.outputs)
 
     def _topic(self, email: str) -> Output[str]:
-        """The stack's own topic, once those who publish to it may."""
+        """Create the stack's own topic; return it once its publishers are allowed to publish."""
         context = self._context
         topic = aws.sns.Topic(
             f"{self._name}-topic",
@@ -101,7 +102,7 @@ class Alerts(ComponentResource):
         return Output.all(topic.arn, policy.id).apply(lambda both: str(both[0]))
 
     def _events(self, topic: Output[str]) -> None:
-        """A message for each event of the cluster or a group; an alarm for those of nodes, however many they are."""
+        """Create a message for each event of the cluster or a group, and one alarm for any number of node events."""
         cluster, stack = self._context.names, pulumi.get_stack()
         rules = {}
         for what, (kinds, resources) in _TOLD.items():
@@ -127,21 +128,22 @@ class Alerts(ComponentResource):
 
 
 def message(step: str) -> str:
-    """A message: the next step, and the whole event as AWS sends it.
+    """Return a message: the next step, then the whole event as AWS sends it.
 
-    As the value of a field that variable needs no escapes (EventBridge User Guide, "Amazon EventBridge input
-    transformation", "Predefined variables"); a variable of a field that an event lacks would spoil the message.
+    As a field's value, that variable needs no escapes (EventBridge User Guide, "Amazon EventBridge input
+    transformation", "Predefined variables"); a variable for a field that an event lacks would break the message.
     """
     return f'{{"next": {json.dumps(step)}, "event": <aws.events.event.json>}}'
 
 
 def topic_policy(context: Context, topic: str, workspace: str | None) -> str:
-    """Over TLS alone, and by three services alone: EventBridge, alarms of this account, and one Prometheus workspace.
+    """Return the topic's policy: TLS only, for three services: EventBridge, this account's alarms, one Prometheus
+    workspace.
 
-    EventBridge sends nothing that a condition could tell: topic policies for it have none (EventBridge User Guide,
-    "Using resource-based policies", Amazon SNS). The others: CloudWatch User Guide, "Notifying users on alarm changes";
-    Amazon Managed Service for Prometheus User Guide, "Giving Amazon Managed Service for Prometheus permission to send
-    alert messages to your Amazon SNS topic".
+    EventBridge sends no condition keys, so topic policies for it have no condition (EventBridge User Guide, "Using
+    resource-based policies", Amazon SNS). The others: CloudWatch User Guide, "Notifying users on alarm changes"; Amazon
+    Managed Service for Prometheus User Guide, "Giving Amazon Managed Service for Prometheus permission to send alert
+    messages to your Amazon SNS topic".
     """
     here = {"aws:SourceAccount": context.account}
     alarms = {"ArnLike": {"aws:SourceArn": context.arn("cloudwatch", "alarm:*")}, "StringEquals": here}

@@ -1,7 +1,7 @@
-"""Which rules a stack's Prometheus evaluates: those of its orchestrator and accelerator, for its cluster alone.
+"""Chooses the rules for a stack's Prometheus: those of its orchestrator and accelerator, limited to its cluster.
 
-The files beside this one hold them, with ``$cluster`` for the cluster's name: several clusters may write to one
-workspace. One namespace holds all of a stack's groups, since a workspace has ten of them.
+The files in this folder hold them, with ``$cluster`` for the cluster's name: several clusters may write to one
+workspace. One namespace holds all of a stack's groups, because a workspace can have only ten.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _EVERYWHERE = ("nodes", "network", "storage", "training")
 
 
 def names(orchestrator: str, accelerator: str) -> tuple[str, ...]:
-    """The files, without their ending, that hold the rules of a variant."""
+    """Return the names of the rule files of a variant, without their extension."""
     return (*_EVERYWHERE, orchestrator, accelerator)
 
 
 def namespace(
     cluster: str, orchestrator: str, accelerator: str, workers: Sequence[InstanceGroup], bandwidth: int
 ) -> str:
-    """The definition of a stack's one rule groups namespace: every group, as YAML.
+    """Return the stack's only rule groups namespace, as YAML with every group.
 
-    ``bandwidth`` is that of its file system, bytes per second.
+    ``bandwidth`` is its file system's, in bytes per second.
     """
     on_eks = workers if orchestrator == "eks" else ()
     groups = [*_shipped(cluster, names(orchestrator, accelerator)), *_facts(cluster, on_eks, bandwidth)]
@@ -49,7 +49,7 @@ def _shipped(cluster: str, files: Sequence[str]) -> Iterator[Group]:
 
 
 def _facts(cluster: str, on_eks: Sequence[InstanceGroup], bandwidth: int) -> Iterator[Group]:
-    """What rules compare with. Slurm's nodes tell by themselves what their type should have."""
+    """Record the values that rules compare with. Slurm's nodes report themselves what their type should have."""
     rules: list[eks_labels.Rule] = [
         {
             "record": "hyperpod:storage_throughput_bytes",

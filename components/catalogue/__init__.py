@@ -1,4 +1,4 @@
-"""Facts with their sources: CSV rows, and the types they are read into.
+"""Facts with their sources: CSV rows, and the types that hold them.
 
 Nothing here creates a resource or calls AWS.
 """

@@ -1,4 +1,4 @@
-"""What the program knows about instance types, and the two accelerators it can build a cluster of.
+"""The instance types, and the two kinds of accelerated clusters.
 
 The facts are rows of ``instance_types.csv``, each with its sources. Nothing here creates a resource or calls AWS.
 """
@@ -47,7 +47,7 @@ _SERIES: Mapping[str, AcceleratorName] = {"g": "gpu", "gr": "gpu", "p": "gpu", "
 
 
 class UnknownInstanceType(ValueError):
-    """A name that no instance type can have; the message has the nearest ones of the catalogue."""
+    """A name that no instance type can have; the message suggests the nearest ones of the catalogue."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -107,12 +107,12 @@ class InstanceType:
 
     @property
     def catalogued(self) -> bool:
-        """Whether the catalogue has it. Of any other, only the name is known."""
+        """Whether the catalogue has the type. Otherwise only the name is known."""
         return self.name in CATALOGUE
 
     @property
     def interfaces(self) -> int:
-        """The most network interfaces of a node; of a type that the catalogue lacks, as many as any of its kind has."""
+        """The maximum number of a node's network interfaces; for an unknown type, the maximum of its kind."""
         kind = (
             (self,) if self.catalogued else (one for one in CATALOGUE.values() if one.accelerator == self.accelerator)
         )
@@ -120,7 +120,7 @@ class InstanceType:
 
     @property
     def transport(self) -> Transport:
-        """How nodes of this type communicate, by the catalogue alone; "maybe" is tcp until a worker has been probed."""
+        """The network transport of this type by the catalogue; "maybe" is tcp until a worker has probed it."""
         if self.efa != "yes":
             return "tcp"
         return "efa-rdma" if self.rdma_read else "efa-sendrecv"
@@ -174,22 +174,22 @@ CATALOGUE: Mapping[str, InstanceType] = table(Path(__file__).with_name("instance
 
 
 def nearest(name: str) -> list[str]:
-    """The names of the catalogue that are most like this one, at most three."""
+    """Return the catalogue's names that are most like this one, at most three."""
     # Without this, a missing "ml." would outweigh the part of the name that tells types apart.
     wanted = name if name.startswith("ml.") else f"ml.{name}"
     return difflib.get_close_matches(wanted, CATALOGUE, n=3, cutoff=0.6)
 
 
 def lookup(name: str) -> InstanceType:
-    """The catalogue's row of an instance type, or what the name alone tells of a newer one.
+    """Return the catalogue's row of an instance type, or facts derived from the name of a newer one.
 
-    Raises UnknownInstanceType for what cannot be a type's name.
+    Raises UnknownInstanceType if the name cannot be an instance type's.
     """
     return CATALOGUE.get(name) or from_name(name)
 
 
 def find(name: str) -> InstanceType | None:
-    """As ``lookup``, but None for what cannot be a type's name."""
+    """Like ``lookup``, but return None if the name cannot be an instance type's."""
     try:
         return lookup(name)
     except UnknownInstanceType:
@@ -197,7 +197,7 @@ def find(name: str) -> InstanceType | None:
 
 
 def from_name(name: str) -> InstanceType:
-    """What EC2's naming tells of a type, and zero or "maybe" for all else. Raises UnknownInstanceType."""
+    """Derive a type's facts from EC2's naming; all others are zero or "maybe". Raises UnknownInstanceType."""
     found = _NAME.fullmatch(name)
     if found is None:
         raise UnknownInstanceType(name)

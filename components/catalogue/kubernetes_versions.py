@@ -64,12 +64,12 @@ ADDON_VERSIONS: tuple[AddonVersion, ...] = read(Path(__file__).with_name("eks_ad
 
 
 def today() -> date:
-    """Today, which decides whether a version is supported."""
+    """Return today's date, which decides whether a version is supported."""
     return date.today()
 
 
 def addon_version(addon: str, kubernetes: str) -> str | None:
-    """The add-on's version for a Kubernetes version, None for EKS's default. Raises KeyError without a row."""
+    """Return the add-on's version for a Kubernetes version, None for EKS's default. Raises KeyError without a row."""
     for row in ADDON_VERSIONS:
         if row.addon == addon and kubernetes in row.kubernetes_versions:
             return row.version
@@ -77,7 +77,7 @@ def addon_version(addon: str, kubernetes: str) -> str | None:
 
 
 def extended_support_notice(kubernetes: str) -> str:
-    """A warning that the version costs extended support, or soon will; otherwise empty."""
+    """Return a warning if the version costs extended support now or soon; otherwise an empty string."""
     version = KUBERNETES_VERSIONS[kubernetes]
     if version.standard_days_left(today()) >= WARNED_DAYS:
         return ""

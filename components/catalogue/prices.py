@@ -23,7 +23,7 @@ HOURS_PER_MONTH = 730
 
 
 class UnknownPrice(ValueError):
-    """An item that the table does not have."""
+    """An item that the table lacks."""
 
     def __init__(self, item: str) -> None:
         self.item = item
@@ -43,7 +43,7 @@ class Price:
 
     @property
     def hourly_usd(self) -> float | None:
-        """USD per hour for one permanent unit (a gateway, a key, a GB, a MB/s); None where usage is billed instead."""
+        """USD per hour for one permanent unit (a gateway, a key, a GB, a MB/s); None if usage is billed instead."""
         if self.unit == "hour":
             return self.usd
         return self.usd / HOURS_PER_MONTH if self.unit in ("month", "GB-month", "MBps-month") else None
@@ -53,7 +53,7 @@ PRICES: Mapping[str, Price] = table(Path(__file__).with_name("prices.csv"), Pric
 
 
 def price(item: str) -> Price:
-    """The rate of an item. Raises UnknownPrice."""
+    """Return the rate of an item. Raises UnknownPrice."""
     try:
         return PRICES[item]
     except KeyError:

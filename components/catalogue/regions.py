@@ -20,11 +20,10 @@ Partition: TypeAlias = Literal["aws", "aws-us-gov", "aws-cn"]
 class Region:
     """One region. ``hyperpod``: whether AWS lists it among the regions with HyperPod.
 
-    ``zone_ids`` are what EC2 DescribeAvailabilityZones lists, in order.
-    ``eks_unsupported_zone_ids`` may name zones that only old accounts still see, which ``zone_ids`` therefore lacks.
-    The accounts are AWS's own. Their private registries in this region hold the images of EKS's charts, of the Deep
-    Learning Containers, and of HyperPod's health monitoring agent (None where AWS publishes none).
-    ``grafana``: whether Amazon Managed Grafana is there.
+    ``zone_ids`` are what EC2 DescribeAvailabilityZones lists, in order. ``eks_unsupported_zone_ids`` may name zones
+    that only old accounts still see, which ``zone_ids`` therefore lacks. The accounts are AWS's own. Their private
+    registries in this region hold the images of EKS's charts, of the Deep Learning Containers, and of HyperPod's health
+    monitoring agent (None where AWS publishes none). ``grafana``: whether the region has Amazon Managed Grafana.
     """
 
     name: str
@@ -53,9 +52,9 @@ class Region:
         return tuple(zone for zone in self.zone_ids if zone not in self.eks_unsupported_zone_ids)
 
     def other_eks_zone(self, zone_id: str) -> str:
-        """A second zone for the EKS control plane: the next one after ``zone_id``, wrapping around at the end.
+        """Return a second zone for the EKS control plane: the next one after ``zone_id``, wrapping around at the end.
 
-        ``zone_id`` itself may be one that EKS refuses, such as a worker zone with Slurm.
+        EKS may refuse ``zone_id`` itself, for example a worker zone with Slurm.
         """
         others = [zone for zone in self.eks_zone_ids() if zone != zone_id]
         return next((zone for zone in others if zone > zone_id), others[0])

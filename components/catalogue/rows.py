@@ -22,11 +22,12 @@ _Row = TypeVar("_Row", bound="DataclassInstance")
 
 
 class TableError(ValueError):
-    """A table that cannot be read; the message names the file, the line and the column."""
+    """A table that cannot be read; the message names file, line and column."""
 
 
 def read(path: Path, row: type[_Row]) -> tuple[_Row, ...]:
-    """The rows of a table in order. Its columns are the fields of ``row``; an empty cell leaves a field its default.
+    """Return a table's rows in order. Its columns are the fields of ``row``; an empty cell leaves a field at its
+    default.
 
     Raises TableError.
     """
@@ -41,7 +42,7 @@ def read(path: Path, row: type[_Row]) -> tuple[_Row, ...]:
 
 
 def table(path: Path, row: type[_Row], key: str) -> Mapping[str, _Row]:
-    """The rows of a table by one column, which is different in each. Raises TableError."""
+    """Return a table's rows by a column without duplicates. Raises TableError."""
     found: dict[str, _Row] = {}
     for one in read(path, row):
         name = getattr(one, key)

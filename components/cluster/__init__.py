@@ -1,1 +1,1 @@
-"""The HyperPod cluster, and what it asks of an orchestrator."""
+"""The HyperPod cluster, and its requirements for an orchestrator."""

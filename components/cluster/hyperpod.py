@@ -1,4 +1,4 @@
-"""The SageMaker HyperPod cluster: the only place that creates it."""
+"""Creates the SageMaker HyperPod cluster; nothing else does."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ _TIMEOUTS = CustomTimeouts(create="3h30m", update="3h30m", delete="1h")
 
 @dataclass(frozen=True, kw_only=True)
 class HyperPodArgs:
-    """What the cluster is made from.
+    """Inputs of the cluster.
 
-    ``role_arns`` has an execution role for each node kind. ``mounts`` are the file systems that HyperPod mounts where
-    its image sets the nodes up. ``ready`` is everything a node needs before it boots; the
-    cluster waits for all of it, and for nothing else. ``by_image``: HyperPod's image sets Slurm up. ``tags`` are the
-    cluster's besides those of the stack.
+    ``role_arns`` has an execution role for each node kind. ``mounts`` are the file systems that HyperPod mounts if its
+    image sets the nodes up. The cluster waits for ``ready``, everything that a node needs before it boots, and for
+    nothing else. ``by_image``: HyperPod's image sets Slurm up. ``tags`` are the cluster's, in addition to the stack's.
     """
 
     context: Context
@@ -55,7 +54,7 @@ class HyperPod(Cluster):
 
     It uses Cloud Control (pulumi-aws-native), because pulumi-aws has no HyperPod cluster. It does not wait for FSx,
     which nodes find at boot, unless HyperPod's image mounts it. Scaling, labels and scripts are updates in place; only
-    the cluster's name, its VPC and its EKS cluster replace it.
+    a change of the cluster's name, VPC or EKS cluster replaces it.
     """
 
     arn: Output[str]
@@ -125,7 +124,7 @@ class HyperPod(Cluster):
         )
 
     def _volumes(self, group: InstanceGroup) -> list[sagemaker.ClusterInstanceStorageConfigArgs]:
-        """The data volume; with a customer key also the root volume, whose size HyperPod decides."""
+        """Return the data volume; with a customer key also the root volume, whose size HyperPod decides."""
         key = self._args.context.key
         volumes = [sagemaker.ClusterEbsVolumeConfigArgs(volume_size_in_gb=group.volume_gib, volume_kms_key_id=key)]
         if key is not None:
@@ -135,10 +134,10 @@ class HyperPod(Cluster):
 
 
 def _made(found: Sequence[str]) -> str:
-    """The cluster's ARN. Raises RunError for a cluster whose creation failed.
+    """Return the cluster's ARN. Raises RunError for a cluster whose creation failed.
 
-    AWS keeps such a cluster, and it can only be deleted (awslabs/awsome-distributed-ai, issue 186). Pulumi has it in
-    its state, finds no difference, and would call the next update a success (pulumi/pulumi-aws-native, pull request
+    AWS keeps such a cluster, which can only be deleted (awslabs/awsome-distributed-ai, issue 186). Pulumi has it in its
+    state, finds no difference, and would report the next update as a success (pulumi/pulumi-aws-native, pull request
     208).
     """
     arn, status, urn = found
@@ -153,7 +152,7 @@ def _made(found: Sequence[str]) -> str:
 
 
 def _capacity(group: InstanceGroup) -> sagemaker.ClusterCapacityRequirementsArgs | None:
-    """Spot where configured; on-demand is HyperPod's default."""
+    """Request spot capacity if configured; on-demand is HyperPod's default."""
     if group.worker and group.worker.capacity == "spot":
         return sagemaker.ClusterCapacityRequirementsArgs(
             spot=sagemaker.ClusterSpotOptionsArgs()  # type: ignore[no-untyped-call]

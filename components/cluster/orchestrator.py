@@ -1,4 +1,4 @@
-"""What HyperPod and the program ask of an orchestrator: Slurm (slurm.py) or EKS (kubernetes/eks.py)."""
+"""The interface that HyperPod and the program use of an orchestrator: Slurm (slurm.py) or EKS (kubernetes/eks.py)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..workers.instance_groups import InstanceGroup
 
 @dataclass(frozen=True, kw_only=True)
 class GroupConfig:
-    """What an orchestrator adds to an instance group."""
+    """An orchestrator's additions to an instance group."""
 
     slurm_config: aws_native.sagemaker.ClusterSlurmConfigArgs | None = None
     kubernetes_config: aws_native.sagemaker.ClusterKubernetesConfigArgs | None = None
 
 
 class Cluster(ComponentResource):
-    """What an orchestrator sees of the HyperPod cluster."""
+    """The part of the HyperPod cluster that an orchestrator sees."""
 
     arn: Output[str]
 
@@ -40,10 +40,11 @@ class Orchestrator(Protocol):
     volume_role: Input[str] | None
 
     def group_config(self, group: InstanceGroup) -> GroupConfig:
-        """What an instance group has for this orchestrator."""
+        """Return this orchestrator's additions to an instance group."""
         ...
 
     def prepare_training(self, cluster: Cluster, storage: Storage, groups: Sequence[Input[str]]) -> None:
-        """Make what jobs need besides the cluster, whose nodes it may need. ``groups`` are the file system's security
-        groups."""
+        """Create what jobs need besides the cluster, possibly after its nodes. ``groups`` are the file system's
+        security groups.
+        """
         ...

@@ -1,1 +1,1 @@
-"""What every feature uses: the stack's names and context, IAM policies, YAML, time limits."""
+"""Shared by every feature: the stack's names and context, IAM policies, YAML, time limits."""

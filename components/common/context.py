@@ -13,7 +13,9 @@ from .names import Names
 
 @dataclass(frozen=True)
 class Prometheus:
-    """The workspace that metrics go to. ``endpoint`` ends with a slash, as AWS has it; ``own``: the stack makes it."""
+    """The workspace that receives metrics. ``endpoint`` ends with a slash, as in AWS's answers; ``own``: the stack
+    creates it.
+    """
 
     arn: Output[str]
     id: Output[str]
@@ -22,17 +24,17 @@ class Prometheus:
 
     @property
     def remote_write_url(self) -> Output[str]:
-        """Where a collector sends samples."""
+        """The address to which a collector sends samples."""
         return self.endpoint.apply(lambda url: f"{url}api/v1/remote_write")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What all components of a stack share: the names of its resources, its region and account, the zone of its nodes,
+    """Shared by all components of a stack: the names of its resources, its region and account, the zone of its nodes,
     its tags, the permissions boundary of its roles, and whether the engine protects it (``protect``).
 
-    ``key`` is the ARN of the customer key, where everything is encrypted with one, and ``prometheus`` the workspace
-    that metrics go to, where there is one.
+    ``key`` is the ARN of the customer key that encrypts everything, if any, and ``prometheus`` the workspace that
+    receives metrics, if any.
     """
 
     names: Names
@@ -52,10 +54,10 @@ class Context:
         return self.region.partition
 
     def arn(self, service: str, resource: str) -> str:
-        """The ARN of a resource of this account and region; ``*`` in ``resource`` matches as in policies."""
+        """Return the ARN of a resource of this account and region; ``*`` in ``resource`` matches as in policies."""
         return f"arn:{self.partition}:{service}:{self.region.name}:{self.account}:{resource}"
 
     @property
     def nodes_write_to(self) -> Prometheus | None:
-        """The workspace that nodes themselves send metrics to. On EKS an add-on does, and no node."""
+        """The workspace to which nodes themselves send metrics. On EKS an add-on does it."""
         return None if self.on_eks else self.prometheus

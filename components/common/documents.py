@@ -11,21 +11,21 @@ _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def load(text: str) -> Any:
-    """A text's only document. Raises yaml.YAMLError."""
+    """Parse a text's only document. Raises yaml.YAMLError."""
     return yaml.load(text, _LOADER)
 
 
 def compose(text: str) -> yaml.Node | None:
-    """The same as nodes, which know their lines; None for an empty text. Raises yaml.YAMLError."""
+    """Parse a text into nodes, which know their lines; None for an empty text. Raises yaml.YAMLError."""
     node: yaml.Node | None = yaml.compose(text, _LOADER)
     return node
 
 
 def load_all(text: str) -> list[Any]:
-    """A text's documents, without those that are empty. Raises yaml.YAMLError."""
+    """Parse a text's documents, without empty ones. Raises yaml.YAMLError."""
     return [document for document in yaml.load_all(text, _LOADER) if document]
 
 
 def dump(document: Any, width: int = 80) -> str:
-    """A document's text, its keys in their order."""
+    """Write a document as text, its keys in their order."""
     return str(yaml.dump(document, Dumper=_DUMPER, sort_keys=False, width=width))

@@ -63,7 +63,7 @@ class Names:
         return f"sagemaker-{self.cluster}-{self.region}-{self.digest}"
 
     def document(self, script: str) -> str:
-        """An SSM document's name.
+        """Return an SSM document's name.
 
         SSM reserves names that begin with aws, amazon or amzn, so the name does not begin with the cluster's.
         """
@@ -80,12 +80,12 @@ class Names:
         return f"hyperpod-{self.cluster_id}"
 
     def role(self, kind: RoleKind) -> str:
-        """A role's name. Roles are global to the account, so their names contain the region."""
+        """Return a role's name. Roles are global to the account, so their names contain the region."""
         return self._role(kind)
 
     @property
     def any_role(self) -> str:
-        """The pattern in a policy that all of them match, and no other stack's."""
+        """A policy pattern that matches all the stack's roles, and no other stack's."""
         return self._role("*")
 
     def _role(self, kind: str) -> str:
@@ -93,7 +93,7 @@ class Names:
 
 
 def log_group(cluster: str, what: str) -> str:
-    """A log group of the stack."""
+    """Return the name of a log group of the stack."""
     return f"/{own_path(cluster)}/{what}"
 
 
@@ -103,13 +103,13 @@ def events_log_group(cluster: str) -> str:
 
 
 def for_stack(*, cluster: str, region: str, account: str, project: str, stack: str) -> Names:
-    """The names of a stack. The digest keeps two stacks, accounts or regions from claiming one bucket."""
+    """Return the names of a stack. The digest keeps two stacks, accounts or regions from claiming the same bucket."""
     seed = "/".join((account, region, project, stack, cluster))
     return Names(cluster=cluster, region=region, digest=hashlib.sha256(seed.encode()).hexdigest()[:_DIGEST_LENGTH])
 
 
 def longest_cluster_name(region: str) -> int:
-    """How many characters a cluster name may have in a region before a bucket or role name is too long."""
+    """Return the maximum length of a cluster name in a region, by the limits for bucket and role names."""
     empty = Names(cluster="", region=region, digest="0" * _DIGEST_LENGTH)
     return min(
         CLUSTER_LIMIT, BUCKET_LIMIT - len(empty.bucket), *(ROLE_LIMIT - len(empty.role(kind)) for kind in ROLE_KINDS)
@@ -117,5 +117,5 @@ def longest_cluster_name(region: str) -> int:
 
 
 def readable(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """A stack's outputs for people: all but the record that only later deployments read."""
+    """Return a stack's outputs for people: all except the record that only later deployments read."""
     return {name: value for name, value in outputs.items() if name != DEPLOYED_WITH}

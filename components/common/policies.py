@@ -10,12 +10,12 @@ Statement = Mapping[str, Any]
 
 
 def document(statements: Sequence[Statement]) -> str:
-    """A policy document with these statements."""
+    """Return a policy document with these statements."""
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)}, sort_keys=True)
 
 
 def allow(actions: Sequence[str], resources: Sequence[str], condition: Mapping[str, Any] | None = None) -> Statement:
-    """An Allow statement."""
+    """Return an Allow statement."""
     statement: dict[str, Any] = {"Effect": "Allow", "Action": list(actions), "Resource": list(resources)}
     if condition:
         statement["Condition"] = condition
@@ -23,13 +23,13 @@ def allow(actions: Sequence[str], resources: Sequence[str], condition: Mapping[s
 
 
 def deny(actions: Sequence[str], resources: Sequence[str], condition: Mapping[str, Any] | None = None) -> Statement:
-    """A Deny statement, which no Allow overrules."""
+    """Return a Deny statement, which no Allow overrules."""
     statement = {"Effect": "Deny", "Action": list(actions), "Resource": list(resources)}
     return {**statement, "Condition": condition} if condition else statement
 
 
 def assume_role(service: str, account: str | None = None) -> str:
-    """A trust policy for one AWS service; with ``account``, only on behalf of that account."""
+    """Return a trust policy for one AWS service; with ``account``, only on behalf of that account."""
     statement: dict[str, Any] = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
     if account:
         statement["Condition"] = {"StringEquals": {"aws:SourceAccount": account}}

@@ -1,6 +1,6 @@
 """How long pulumi-aws waits for AWS: ``timeouts.csv``, with longer limits where the provider's own are too short.
 
-Those of the HyperPod cluster, of add-ons whose pods need nodes and of Helm's releases are with their resources.
+The limits of the HyperPod cluster, of add-ons whose pods need nodes and of Helm's releases are with their resources.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from ..catalogue import rows
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """Limits of a type in minutes: the provider's, by its source (hashicorp/terraform-provider-aws), and the stack's in
-    its place; 0 leaves the provider's."""
+    """A type's limits in minutes: the provider's, by its source (hashicorp/terraform-provider-aws), and the stack's
+    replacement; 0 keeps the provider's.
+    """
 
     type: str
     default_create: int
@@ -32,12 +33,12 @@ class Timeouts:
 
 @cache
 def table() -> Mapping[str, Timeouts]:
-    """The limits by type: every type that AWS takes more than a minute for. Raises TableError."""
+    """Return the limits of every type for which AWS needs more than a minute, by type. Raises TableError."""
     return rows.table(Path(__file__).with_suffix(".csv"), Timeouts, "type")
 
 
 def of(type_token: str) -> ResourceOptions | None:
-    """The option that lengthens a type's limits, None where the provider's will do."""
+    """Return the option that lengthens a type's limits, None if the provider's suffice."""
     row = table().get(type_token)
     if row is None or not (row.create or row.update or row.delete):
         return None
@@ -46,7 +47,7 @@ def of(type_token: str) -> ResourceOptions | None:
 
 
 def lengthen(args: ResourceTransformationArgs) -> ResourceTransformationResult | None:
-    """The stack's transformation: gives every resource that the program makes the limits of its type."""
+    """Give every resource that the program creates the limits of its type; a stack transformation."""
     longer = of(args.type_)
     if longer is None or args.opts.custom_timeouts is not None:
         return None

@@ -1,7 +1,7 @@
-"""Remembers what a stack was deployed with, and refuses changes that a deployed stack cannot make.
+"""Records what a stack was deployed with, and refuses changes that a deployed stack cannot make.
 
 Pulumi knows only resources: it would replace a file system whose capacity is lowered, and find out half-way that AWS
-cannot move a subnet. So every deployment records in an output what cannot change, and the next one compares.
+cannot move a subnet. So every deployment records its fixed values in an output, and the next one compares.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _READ = "pulumi:pulumi:readStackOutputs"
 
 
 def require_possible(config: Config, names: Names, account: str, deployer: str) -> Mapping[str, Any]:
-    """What the last deployment left, empty for the first one.
+    """Return the outputs of the last deployment, empty for the first one.
 
     Raises ConfigError with every value of ``config`` that the deployed stack cannot change to, or if ``deployer`` may
     not deploy it.
@@ -50,7 +50,7 @@ def require_possible(config: Config, names: Names, account: str, deployer: str) 
 
 
 def deployed_with(config: Config) -> dict[str, Any]:
-    """What later deployments of the stack are compared with: strings, numbers and lists, none of which is null."""
+    """Return the record for later deployments: strings, numbers and lists, none of which is null."""
     settings = config.settings
     net = settings.network
     return {
@@ -79,7 +79,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
 
 
 def _kept(part: Model, change: Change = REFUSED, *without: str) -> dict[str, Any]:
-    """The values of a part's keys that cannot change, by their names: those whose change is that."""
+    """Return the values of a part's keys that cannot change, by their names."""
     values = {
         key: getattr(part, name)
         for key, (name, field) in zip(type(part).keys(), type(part).model_fields.items(), strict=True)
@@ -89,9 +89,9 @@ def _kept(part: Model, change: Change = REFUSED, *without: str) -> dict[str, Any
 
 
 def renamed(left: Mapping[str, Any], names: Names) -> Iterator[Problem]:
-    """Another name of the stack, its project or account, although nothing in its file has changed.
+    """Report another name of the stack, its project or account, although nothing in its file has changed.
 
-    A stack keeps its outputs when it gets another name (`pulumi stack rename`). Names on AWS have a hash of it.
+    A renamed stack keeps its outputs (`pulumi stack rename`). Names on AWS have a hash of its name.
     """
     bucket = left.get(BUCKET)
     if bucket and bucket != names.bucket:
@@ -105,7 +105,7 @@ def renamed(left: Mapping[str, Any], names: Names) -> Iterator[Problem]:
 
 
 def _left() -> Mapping[str, Any]:
-    """The outputs of the last deployment; empty before the first one, and if the backend does not answer."""
+    """Return the outputs of the last deployment; empty before the first one, and if the backend does not answer."""
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
         answer = pulumi.runtime.invoke(_READ, {"name": name}).value
@@ -116,7 +116,7 @@ def _left() -> Mapping[str, Any]:
 
 
 def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
-    """Every value of ``config`` that a stack deployed with ``before`` cannot change to."""
+    """Yield every value of ``config`` that a stack deployed with ``before`` cannot change to."""
     after = deployed_with(config)
     if (before["region"], before["orchestrator"]) != (after["region"], after["orchestrator"]):
         for key, name in (("aws:region", "region"), ("hyperpod:orchestrator", "orchestrator")):
@@ -172,15 +172,16 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
 
 
 def _accounting_of(accounting: Accounting | None) -> dict[str, Any]:
-    """What cannot change of the accounting: only a database of its own is a resource of the stack's."""
+    """Return the accounting's fixed values: only a database on RDS is a resource of the stack."""
     if accounting is None or accounting.database == "local":
         return {}
     return {"accounting": {"storageGiB": accounting.storage_gib, "subnetIds": sorted(accounting.subnet_ids)}}
 
 
 def _accounting(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Iterator[Problem]:
-    """ModifyDBInstance, AllocatedStorage: a tenth more at least, which RDS makes of less by itself, so that the next
-    deployment would ask for a smaller one. A subnet group that a database is in keeps its zones."""
+    """ModifyDBInstance, AllocatedStorage: at least a tenth more. RDS rounds less up by itself, and the next deployment
+    would then ask for a smaller one. A subnet group in use keeps its zones.
+    """
     key = "hyperpod:slurm.accounting"
     if before is None:
         return
@@ -205,7 +206,7 @@ def _key_in_words(key: str) -> str:
 
 
 def _zone(config: Config, names: Names) -> Iterator[Problem]:
-    """A zone other than that of the nodes' subnet, which is found by the stack's tag.
+    """Report a zone other than that of the nodes' subnet, which is found by the stack's tag.
 
     A new subnet would have the same addresses, and AWS refuses it while the old one exists. The file system stays in
     one zone for life, so it would be replaced by an empty one. This asks the account and not the output, because a
@@ -230,7 +231,9 @@ def _zone(config: Config, names: Names) -> Iterator[Problem]:
 
 
 def _network(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:
-    """Another block, subnet or group replaces file system and cluster (AWS::EC2::Subnet, AWS::SageMaker::Cluster)."""
+    """Another block, subnet or group replaces the file system and the cluster (AWS::EC2::Subnet,
+    AWS::SageMaker::Cluster).
+    """
     for key in after:
         if before[key] != after[key]:
             yield Problem(
@@ -242,7 +245,7 @@ def _network(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Pr
 
 
 def _by_a_tenth(key: str, name: str, has: int, wanted: int) -> Iterator[Problem]:
-    """Storage that only grows, by a tenth at least. OpenZFS: UpdateFileSystem, StorageCapacity."""
+    """Storage that only grows, by at least a tenth. OpenZFS: UpdateFileSystem, StorageCapacity."""
     if wanted != has and wanted * 10 < has * 11:
         yield Problem(
             key=key,

@@ -27,7 +27,7 @@ MAX_TAGS = 40
 
 
 def check(settings: Settings, region: Region | None) -> list[Problem]:
-    """Every problem of the settings. Rules that need the region are skipped where it is unknown."""
+    """Yield every problem of the settings. Rules that need the region are skipped if it is unknown."""
     existing_vpc, continuous = bool(settings.network.vpc_id), settings.node_provisioning == "Continuous"
     fsx, gib, orchestrator = settings.fsx, settings.fsx_gib, settings.orchestrator
     role, boundary, key = settings.existing_role_arn, settings.permissions_boundary_arn, settings.security.kms_key

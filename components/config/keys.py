@@ -1,4 +1,4 @@
-"""What can be configured, in words: each key with its values, its default, its meaning, and what a change does."""
+"""Describes what can be configured: each key with its values, its default, its meaning, and the effect of a change."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SIMPLE = {bool: "true or false", int: "whole number", str: "text", dict: "names
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """A key by its path, such as fsx.storageGiB. ``values`` is empty where it only holds others, its ``parts``.
+    """A key by its path, such as fsx.storageGiB. ``values`` is empty if it only holds others, its ``parts``.
 
-    ``choices`` are its values where these are few words.
-    ``change`` says what a change of it does to a deployed stack, ``kind`` of which kind that is (``Change``).
+    ``choices`` are its values if these are a few words. ``change`` describes the effect of a change on a deployed
+    stack, ``kind`` classifies it (``Change``).
     """
 
     path: str
@@ -39,14 +39,14 @@ class Key:
         return self.path.rpartition(".")[2]
 
     def below(self) -> Iterator[Key]:
-        """Every key that it holds, at any depth."""
+        """Return every key below this one, at any depth."""
         for part in self.parts:
             yield part
             yield from part.below()
 
 
 def keys(schema: Mapping[str, Mapping[str, Any]]) -> tuple[Key, ...]:
-    """The keys of a stack. ``schema`` is ``config`` of Pulumi.yaml, which has their meanings and defaults."""
+    """Return the keys of a stack. ``schema`` is ``config`` of Pulumi.yaml, which has their meanings and defaults."""
     return tuple(
         _key(name, field, schema[name]["description"], schema[name]["default"])
         for name, field in Settings.keys().items()
@@ -89,7 +89,7 @@ def _default(field: FieldInfo, default: Any) -> str:
 
 
 def _values(annotation: Any, metadata: list[Any]) -> str:
-    """What a value may be. A text's form is told where it is wrong."""
+    """Describe the valid values. The form of a text is explained in its error."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _values(arguments[0], [*metadata, *arguments[1:]])

@@ -52,9 +52,9 @@ def load() -> Config:
 
 
 def parse(values: Mapping[str, Any], found: Sequence[Problem] = ()) -> Config:
-    """Check raw ``namespace:key`` values, as the engine hands them over. Raises ConfigError with every problem.
+    """Check raw ``namespace:key`` values, as the engine passes them. Raises ConfigError with every problem.
 
-    ``found`` are problems that are known already: nothing more is said of their keys.
+    ``found`` are problems that are known already; no other problem of their keys is reported.
     """
     region_name = str(values.get(REGION_KEY, ""))
     region = REGIONS.get(region_name)
@@ -77,7 +77,7 @@ def parse(values: Mapping[str, Any], found: Sequence[Problem] = ()) -> Config:
 
 
 def _strangers(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Keys of no program, which Pulumi does not refuse: namespaces that are almost one, or have a key of this one."""
+    """Report keys that Pulumi does not refuse, but no program reads: in almost a known namespace, or in another's."""
     own = Settings.keys()
     for key in values:
         namespace, _, name = key.partition(":")
@@ -98,7 +98,7 @@ def _region_problem(name: str) -> Problem:
 
 
 def _decoded(key: str, value: Any) -> Any:
-    """The engine passes everything as text, lists and objects as JSON."""
+    """Decode the engine's values: everything is text, lists and objects are JSON."""
     field = Settings.keys().get(key)
     if isinstance(value, str) and (value[:1] in ("{", "[") or (field and field.annotation in (bool, int))):
         try:

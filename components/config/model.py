@@ -25,7 +25,9 @@ from ..workers.keys import DEFAULT_LOST_NODE_SECONDS, SIZES
 
 
 class Settings(KubernetesKeys):
-    """The keys of the ``hyperpod`` namespace, typed; Pulumi.yaml documents them. ``Config`` adds what they imply."""
+    """The keys of the ``hyperpod`` namespace, typed; Pulumi.yaml documents them. ``Config`` adds values derived from
+    them.
+    """
 
     slurm: Slurm = Slurm()
     fsx: Fsx = Fsx()
@@ -62,7 +64,7 @@ class Settings(KubernetesKeys):
 
     @property
     def addresses(self) -> int:
-        """How many addresses the private subnet needs."""
+        """The number of addresses that the private subnet needs."""
         return addresses_needed(self, self.network, file_servers(self.fsx, self.fsx_gib))
 
     @property

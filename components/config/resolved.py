@@ -1,4 +1,4 @@
-"""A checked configuration, with everything that follows from it filled in."""
+"""A checked configuration, with all derived values filled in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .model import Settings
 
 @dataclass(frozen=True)
 class Config:
-    """A checked configuration: the settings, the region, and what follows from both."""
+    """A checked configuration: the settings, the region, and the values derived from both."""
 
     settings: Settings
     region: Region
@@ -33,7 +33,7 @@ class Config:
 
     @property
     def title(self) -> str:
-        """The variant in words, unlike the name of any stack."""
+        """The variant in words, which no stack is called."""
         orchestrator = {"slurm": "Slurm", "eks": "EKS"}[self.settings.orchestrator]
         return f"{orchestrator} with {'GPUs' if self.settings.accelerator == 'gpu' else 'Trainium'}"
 
@@ -43,7 +43,7 @@ class Config:
         return ACCELERATORS[self.settings.accelerator]
 
     def context(self, account: str) -> Context:
-        """The context of the running program's stack, in the account with this ID."""
+        """Return the context of the running program's stack, in the account with this ID."""
         settings = self.settings
         names = for_stack(
             cluster=settings.cluster_name,
@@ -76,7 +76,7 @@ class Config:
 
     @property
     def database_zone_ids(self) -> tuple[str, ...]:
-        """Two zones for the database of Slurm's accounting; none where the stack makes none."""
+        """Two zones for the database of Slurm's accounting; none if the stack creates none."""
         return self._two_zones if self.settings.slurm.on_rds else ()
 
     @property
@@ -112,7 +112,9 @@ class Config:
         )
 
     def _partition(self, group: WorkerGroup) -> str:
-        """Groups with accelerators share one. Any other has one of its own, so that no training job is sent there."""
+        """Return a group's partition: groups with accelerators share one; any other has its own, and gets no training
+        job.
+        """
         alone = self.settings.orchestrator == "slurm" and not lookup(group.instance_type).accelerator
         return group.name if alone else self.accelerator.slurm_partition
 
@@ -128,7 +130,7 @@ class Config:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the instance types of the stack lack."""
+        """Warnings about the stack's instance types."""
         return tuple(type_notes(self.instance_groups, slurm=self.settings.orchestrator == "slurm"))
 
     def _head_groups(self) -> tuple[InstanceGroup, ...]:

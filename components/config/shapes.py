@@ -1,4 +1,4 @@
-"""Values of the wrong type, size or form: what is wrong in the user's terms, and the settings without them."""
+"""Reports values of the wrong type, size or form in the user's terms, and returns the settings without them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TYPES = {
 
 
 def settled(raw: Mapping[str, Any]) -> tuple[Settings, list[Problem], set[str]]:
-    """The settings with defaults in the place of wrong values, the problems, and the keys that got a default."""
+    """Return the settings with defaults in place of wrong values, the problems, and the keys that got a default."""
     try:
         return Settings.model_validate(raw), [], set()
     except ValidationError as refused:
@@ -52,10 +52,10 @@ def settled(raw: Mapping[str, Any]) -> tuple[Settings, list[Problem], set[str]]:
 
 
 def unaffected(settings: Settings, spoilt: set[str], check: Callable[[Settings], list[Problem]]) -> list[Problem]:
-    """The problems that are not caused by a default in the place of a wrong value.
+    """Return the problems that no replaced value has caused.
 
-    None concerns such a value, or a key that contains one. If the orchestrator or the accelerator is wrong, only
-    problems that every choice of it has are kept.
+    They concern neither such a value nor a key that contains one. If the orchestrator or the accelerator is wrong, only
+    problems common to all its values are kept.
     """
     choices = [
         kinds if f"{NAMESPACE}:{field}" in spoilt else (getattr(settings, field),) for field, kinds in _KINDS.items()
@@ -81,7 +81,7 @@ def _key(path: Path) -> str:
 
 
 def _problem(error: Any) -> Problem:
-    """pydantic's error in the user's terms."""
+    """Translate pydantic's error into the user's terms."""
     key, kind, value, context = _key(error["loc"]), error["type"], error["input"], error.get("ctx", {})
     if kind in _TYPES:
         return mistyped(key, value, _TYPES[kind])
@@ -122,7 +122,7 @@ def _nearest(path: Path) -> str:
 
 
 def _model(path: Path) -> type[Model]:
-    """The model whose key the path ends in."""
+    """Return the model whose key the path ends in."""
     model: type[Model] = Settings
     for part in path[:-1]:
         if isinstance(part, str):

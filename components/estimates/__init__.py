@@ -1,1 +1,1 @@
-"""What a configuration implies before anything exists: its price, the quotas it needs, its VPC endpoints."""
+"""Derives from a configuration, before anything exists: its price, the quotas it needs, its VPC endpoints."""

@@ -1,4 +1,4 @@
-"""What a stack costs, as far as it is known: the price of each part, a bound of it, an estimate, or none of these."""
+"""A stack's cost, as far as it is known: for each part the price, a bound, an estimate, or nothing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _NAMED = 2
 class Part:
     """One part of a stack, US dollars an hour: it costs ``least`` to ``most``.
 
-    The two are equal where the price is known. ``most`` is None where no published price bounds it; ``guess`` is then
-    an estimate by ``basis``, or None. ``what`` is the part's name in a sentence.
+    The two are equal if the price is known. ``most`` is None if no published price bounds it; ``guess`` is then an
+    estimate by ``basis``, or None. ``what`` is the part's name in a sentence.
     """
 
     what: str
@@ -29,17 +29,17 @@ class Part:
 
     @property
     def known(self) -> bool:
-        """Whether this is the price."""
+        """Whether the price is known."""
         return self.least == self.most
 
     def times(self, factor: float) -> Part:
-        """The same for so many hours."""
+        """Return the cost of so many hours."""
         return replace(
             self, least=self.least * factor, most=_times(self.most, factor), guess=_times(self.guess, factor)
         )
 
     def figure(self, places: int = 2) -> str:
-        """The figure of a table: "<=" before the most that it can be, "~" before an estimate."""
+        """Return the figure for a table: "<=" before a maximum, "~" before an estimate."""
         if self.most is not None:
             return f"{'' if self.known else '<='}{self.most:,.{places}f}"
         return "unknown" if self.guess is None else f"~{self.guess:,.{places}f}"
@@ -50,12 +50,12 @@ def _times(usd: float | None, factor: float) -> float | None:
 
 
 def known(what: str, usd: float) -> Part:
-    """A part with its price."""
+    """Return a part with its price."""
     return Part(what=what, least=usd, most=usd, guess=usd)
 
 
 def total(what: str, parts: Iterable[Part]) -> Part:
-    """Parts together."""
+    """Add parts."""
     every = tuple(parts)
     bases = dict.fromkeys(part.basis for part in every if part.most is None and part.basis)
     return Part(
@@ -75,10 +75,10 @@ def _sum(amounts: Iterable[float | None]) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a stack costs, by part. ``notes`` say what the figures leave out.
+    """A stack's cost, by part. ``notes`` name what the figures leave out.
 
-    ``accelerated`` are the parts with accelerators; ``listed`` those that use, wholly or in part, the tables' prices.
-    ``warnings`` say which prices are unknown; ``place`` is the region that the tables have no prices of.
+    ``accelerated`` are the parts with accelerators; ``listed`` those that use the tables' prices, wholly or in part.
+    ``warnings`` name unknown prices; ``place`` is a region for which the tables have no prices.
     """
 
     parts: Mapping[str, Part]
@@ -95,7 +95,7 @@ class Cost:
 
     @property
     def hourly_usd(self) -> float | None:
-        """The most that the whole stack costs, USD an hour; None where the price of a part is unknown."""
+        """The maximum cost of the whole stack, USD an hour; None if the price of a part is unknown."""
         return self.whole.most
 
     @property
@@ -105,12 +105,12 @@ class Cost:
 
     @property
     def accelerator_hourly_usd(self) -> float | None:
-        """The share of the accelerators, USD an hour; None where it is unknown."""
+        """The share of the accelerators, USD an hour; None if it is unknown."""
         return total("", (self.parts[name] for name in self.accelerated)).most
 
     @property
     def words(self) -> str:
-        """An hour's cost in words, which claim no more than is known."""
+        """Return an hour's cost in words that claim no more than is known."""
         whole = self.whole
         if whole.most is not None:
             return f"{'' if whole.known else 'at most '}${whole.most:,.2f} an hour"
@@ -122,7 +122,7 @@ class Cost:
 
     @property
     def headline(self) -> str:
-        """The same with a month and the share of the accelerators, as far as they are known."""
+        """Return an hour's and a month's cost, and the share of the accelerators, as far as they are known."""
         hourly, monthly, accelerators = self.hourly_usd, self.monthly_usd, self.accelerator_hourly_usd
         if not hourly or monthly is None or accelerators is None:
             return self.words
@@ -131,7 +131,7 @@ class Cost:
 
     @property
     def rows(self) -> list[tuple[str, str, str]]:
-        """The parts as a table has them, the largest first: name, an hour, a month."""
+        """Return the parts for a table, the largest first: name, an hour, a month."""
         return [
             (name, part.figure(3), part.times(HOURS_PER_MONTH).figure(0))
             for name, part in sorted(self.parts.items(), key=lambda row: -(row[1].most or row[1].guess or 0.0))
@@ -139,7 +139,7 @@ class Cost:
 
     @property
     def unknown(self) -> str:
-        """What has no known price."""
+        """The parts without a known price."""
         found = list(dict.fromkeys(part.what for part in self.parts.values() if part.most is None))
         if self.place:
             return f"{len(found)} parts in {self.place}"
@@ -147,14 +147,14 @@ class Cost:
         return ", ".join([*(found[:_NAMED] if more else found), *more])
 
     def within(self, limit: float) -> bool | None:
-        """Whether the stack costs at most ``limit`` USD an hour; None where nobody can know."""
+        """Whether the stack costs at most ``limit`` USD an hour; None if nobody can know."""
         most = self.whole.most
         if most is not None and most <= limit:
             return True
         return False if self.whole.known or self.whole.least > limit else None
 
     def as_json(self) -> dict[str, Any]:
-        """The documented form: null where a price is unknown, which a warning then names."""
+        """Return the documented form: null for an unknown price, which a warning then names."""
         estimated = {name: part for name, part in self.parts.items() if part.most is None and part.guess is not None}
         return {
             "hourly_usd": self.hourly_usd,
@@ -172,7 +172,7 @@ class Cost:
 
 
 def difference(before: Cost, after: Cost) -> float | None:
-    """How much more ``after`` costs, USD an hour; None where the price of something that differs is unknown."""
+    """Return how much more ``after`` costs, USD an hour; None if a differing part has an unknown price."""
     more = 0.0
     nothing = known("", 0.0)
     for name in {**before.parts, **after.parts}:

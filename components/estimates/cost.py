@@ -1,4 +1,4 @@
-"""What a stack costs per hour, before anything is created: list prices, without traffic and other usage."""
+"""Estimates a stack's cost per hour before anything is created: list prices, without traffic and other usage."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _ASK = "`hyperpod cost STACK --live` asks AWS"
 
 
 def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
-    """The stack's cost by part (prices.csv and instance_types.csv, which name each figure's source).
+    """Return the stack's cost by part (prices.csv and instance_types.csv, which name each figure's source).
 
     ``rates`` are hourly USD in the stack's region, by instance type or by item of prices.csv. They replace the tables'
-    figures, which are the prices of two regions, and of every other only an estimate.
+    figures, which are the prices of two regions and only an estimate for every other.
     """
     held = quantities(config)
     groups = {_group_part(group): group for group in config.instance_groups}
@@ -56,7 +56,7 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
 
 
 def _part(item: str, number: float, rates: Rates, place: str) -> Part:
-    """So much of an instance type or of an item that is billed by the hour; ``place`` is a region without a table."""
+    """Price a quantity of an instance type or of an item billed by the hour; ``place`` is a region without a table."""
     if item in rates or not number:
         return known(item, number * rates.get(item, 0.0))
     if item in PRICES:
@@ -73,10 +73,10 @@ def _part(item: str, number: float, rates: Rates, place: str) -> Part:
 
 
 def _bought(part: Part, group: InstanceGroup) -> Part:
-    """A group's part, by how its instances are bought.
+    """Price a group by how its instances are bought.
 
     Amazon EC2 User Guide, "Spot Instances": spare capacity for less than the On-Demand price. SageMaker Developer
-    Guide, "Reserve Flexible Training Plans for ML workloads": a plan is paid in advance, at a price of its own.
+    Guide, "Reserve Flexible Training Plans for ML workloads": a plan is paid in advance, at its own price.
     """
     part = replace(part, what=f"{group.count} x {group.type.name}")
     if group.worker and group.worker.training_plan_arn:
@@ -87,7 +87,7 @@ def _bought(part: Part, group: InstanceGroup) -> Part:
 
 
 def _warnings(groups: Mapping[str, InstanceGroup], parts: Mapping[str, Part]) -> Iterator[str]:
-    """The instance types without a price of HyperPod's; of a region's prices the whole estimate has one warning."""
+    """Name the instance types without a HyperPod price; a region without prices has one warning for all."""
     for name, group in groups.items():
         part, row = parts[name], group.type
         if group.worker and group.worker.training_plan_arn:
@@ -103,7 +103,7 @@ def _warnings(groups: Mapping[str, InstanceGroup], parts: Mapping[str, Part]) ->
 
 
 def quantities(config: Config) -> dict[str, dict[str, float]]:
-    """What the stack uses permanently, by part: how much of each instance type and item of prices.csv."""
+    """Return the stack's permanent use, by part: how much of each instance type and item of prices.csv."""
     settings = config.settings
     held: dict[str, dict[str, float]] = {_group_part(one): {one.type.name: one.count} for one in config.instance_groups}
     volumes = sum(group.count * group.volume_gib for group in config.instance_groups)
@@ -136,7 +136,7 @@ def quantities(config: Config) -> dict[str, dict[str, float]]:
 
 
 def usage(config: Config) -> dict[str, tuple[str, ...]]:
-    """What the stack pays for as much as it uses, and the items of prices.csv that each is billed at."""
+    """Return the parts billed by use, and the items of prices.csv at which they are billed."""
     settings = config.settings
     found: dict[str, tuple[str, ...]] = {}
     if not settings.network.vpc_id:

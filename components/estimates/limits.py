@@ -1,4 +1,4 @@
-"""Which published limits a stack meets as one worker group grows, and with how many nodes it meets each."""
+"""Finds the published limits that a stack meets as one worker group grows, and at how many nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SERIES_PER_EFA, _SERIES_OF_LUSTRE = 35, 44
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """A row of limits.csv: at most ``limit`` ``unit`` of ``what``, and what to ``change`` where more are needed."""
+    """A row of limits.csv: at most ``limit`` ``unit`` of ``what``, and the setting to ``change`` for more."""
 
     name: str
     what: str
@@ -41,7 +41,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """How far a limit reaches: to ``nodes`` of the group. ``used``: units that the size in question would take."""
+    """How far a limit reaches: to ``nodes`` of the group. ``used``: units that the requested size would take."""
 
     limit: Limit
     nodes: int
@@ -49,7 +49,7 @@ class Reach:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the size in question is over the limit."""
+        """Whether the requested size is over the limit."""
         return self.used > self.limit.limit
 
 
@@ -57,7 +57,7 @@ LIMITS: Mapping[str, Limit] = rows.table(Path(rows.__file__).with_name("limits.c
 
 
 def grown(config: Config, group: str, count: int) -> Config:
-    """The configuration with another number of nodes in a group. It is not checked: it may be too large for AWS."""
+    """Return the configuration with another number of nodes in a group, unchecked: it may be too large for AWS."""
     settings = config.settings
     changed = [
         one.model_copy(update={"count": count, "min_count": None}) if one.name == group else one
@@ -67,9 +67,9 @@ def grown(config: Config, group: str, count: int) -> Config:
 
 
 def reaches(config: Config, group: str, count: int) -> list[Reach]:
-    """Every limit that grows with a group, the one that it meets first at the head.
+    """Return every limit that grows with a group, the first one that it meets at the head.
 
-    All uses are linear in the number of nodes, so two sizes tell the rest.
+    All uses are linear in the number of nodes, so two sizes determine the rest.
     """
     none, one, wanted = (grown(config, group, nodes) for nodes in (0, 1, count))
     found = []
@@ -84,7 +84,7 @@ def reaches(config: Config, group: str, count: int) -> list[Reach]:
 
 
 def _limits(config: Config) -> Iterator[Limit]:
-    """The limits that concern a stack. The room for addresses is its own configuration's."""
+    """Return the limits that concern a stack. Its own configuration limits its addresses."""
     settings = config.settings
     skipped = {"slurm-nodes" if settings.orchestrator == "eks" else "kubernetes-nodes"}
     if settings.network.vpc_id:
@@ -123,7 +123,7 @@ def _of_group(config: Config, name: str) -> float:
 
 
 def _address_usage(config: Config, _: str) -> float:
-    """A unit for each address, and for each interface after a node's first."""
+    """Count a unit for each address, and for each interface after a node's first."""
     endpoints = len(config.settings.interface_services) + (0 if config.settings.network.closed else 1)
     return endpoints * _MANAGED_UNITS + sum(
         group.count * (node_addresses(group.type.interfaces, config.settings.orchestrator) + group.type.interfaces - 1)
@@ -132,7 +132,7 @@ def _address_usage(config: Config, _: str) -> float:
 
 
 def _boot_requests(config: Config, _: str) -> float:
-    """HyperPod downloads every lifecycle file to every node."""
+    """Count the requests of a boot: HyperPod downloads every lifecycle file to every node."""
     return _nodes(config) * len(lifecycle_files(scripts()))
 
 

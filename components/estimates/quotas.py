@@ -1,4 +1,4 @@
-"""The service quotas that a stack needs, so that you can request them before a deployment fails."""
+"""Determines the service quotas that a stack needs, so that you can request them before a deployment fails."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ RESERVED = "Number of {type} instances in reserved capacity across training plan
 
 
 def counted(*, spot: bool, plan: bool) -> tuple[str, ...]:
-    """The quotas of its type that an instance counts against. One of a training plan counts twice: HyperPod's own quota
-    has to allow it as well (SageMaker Developer Guide, "View SageMaker training plans quotas")."""
+    """Return the quotas that an instance counts against. One of a training plan counts twice: HyperPod's own quota has
+    to allow it as well (SageMaker Developer Guide, "View SageMaker training plans quotas").
+    """
     return (SPOT,) if spot else (ON_DEMAND, RESERVED) if plan else (ON_DEMAND,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Code:
-    """The code of an instance type's on-demand quota. AWS publishes none: the rows are what customers published of
-    their accounts (github.com/klaffka/aws-quota-monitor, docs/quota-audit-s-z.md, 2026; p5e, p5en and p6 from a second
-    list, which has the same codes where both name a type)."""
+    """The code of an instance type's on-demand quota. AWS publishes none: customers published these rows of their
+    accounts (github.com/klaffka/aws-quota-monitor, docs/quota-audit-s-z.md, 2026; p5e, p5en and p6 from a second list,
+    which has the same codes for types that both name).
+    """
 
     type: str
     code: str
@@ -41,7 +43,7 @@ _CODES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Quota:
-    """One quota and how much of it the stack needs. ``code`` is empty where no public source has it."""
+    """One quota, and the amount that the stack needs. ``code`` is empty if no public source has it."""
 
     service: str
     name: str
@@ -51,16 +53,16 @@ class Quota:
 
     @property
     def of_type(self) -> bool:
-        """Whether it is one instance type's: then Service Quotas knows it by its name."""
+        """Whether it belongs to one instance type: Service Quotas then knows it by its name."""
         return "ml." in self.name
 
     def as_json(self) -> dict[str, Any]:
-        """The documented form."""
+        """Return the documented form."""
         return asdict(self)
 
 
 def needed(config: Config) -> list[Quota]:
-    """Every quota the stack needs, by the names and codes of the Service Quotas console."""
+    """Return every quota that the stack needs, by the names and codes of the Service Quotas console."""
     settings = config.settings
     quotas = [*_instances(config), *_storage(config), _interfaces(config)]
     if not settings.network.vpc_id:
@@ -77,7 +79,7 @@ def needed(config: Config) -> list[Quota]:
 
 
 def _instances(config: Config) -> Iterator[Quota]:
-    """SageMaker has a quota for each instance type and purchase option, and three for all of HyperPod."""
+    """Count instances: SageMaker has a quota for each type and purchase option, and three for all of HyperPod."""
     total = spot = 0
     wanted: Counter[str] = Counter()
     for group in config.instance_groups:
@@ -138,7 +140,7 @@ def _storage(config: Config) -> Iterator[Quota]:
 
 
 def _network(config: Config) -> Iterator[Quota]:
-    """What a new VPC needs."""
+    """Return the quotas of a new VPC."""
     yield Quota(service="vpc", name="VPCs per Region", code="L-F678F1CE", needed=1)
     endpoints = len(config.settings.interface_services)
     yield Quota(service="vpc", name="Interface VPC endpoints per VPC", code="L-29B6F2EB", needed=endpoints)
@@ -155,5 +157,5 @@ def _interfaces(config: Config) -> Quota:
 
 
 def interfaces_needed(config: Config) -> int:
-    """One for each node, one for each further EFA card, and about ten for FSx, NAT gateway and endpoints."""
+    """Count interfaces: one for each node and each further EFA card, about ten for FSx, NAT gateway, endpoints."""
     return 10 + sum(group.count * group.type.interfaces for group in config.instance_groups)

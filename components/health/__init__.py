@@ -1,1 +1,1 @@
-"""Node health: HyperPod's events, the checks that nodes run, and checks of the user's."""
+"""Node health: HyperPod's events, the checks on nodes, and the user's own checks."""

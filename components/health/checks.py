@@ -1,4 +1,4 @@
-"""What is wrong with the keys of node health."""
+"""Checks of the keys of node health."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from ..schema.problems import Problem
 
 
 def recovery_problems(policy: str, recovery: str) -> Iterator[Problem]:
-    """HyperPod does what a node's label or reason in Slurm asks for only where it may recover nodes by itself
-    (awsome-distributed-ai, hyperpod-mental-model.md)."""
+    """Report a policy that needs recovery without it: HyperPod acts on a node's label or reason in Slurm only if it may
+    recover nodes by itself (awsome-distributed-ai, hyperpod-mental-model.md).
+    """
     if policy in ("reboot", "replace") and recovery == "None":
         yield Problem(
             key="hyperpod:healthPolicy",

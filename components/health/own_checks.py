@@ -1,6 +1,6 @@
-"""The folder of the user's own health checks, ``hyperpod:healthChecks``: which files it has, and what is wrong with it.
+"""The folder of the user's own health checks, ``hyperpod:healthChecks``: its files, and their problems.
 
-The folder is on the machine that deploys, so only a deployment looks at it; a node gets the files with the lifecycle
+The folder is on the machine that deploys, so only a deployment reads it; a node gets the files with the lifecycle
 scripts.
 """
 
@@ -22,12 +22,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
 def files(folder: str | None) -> list[Path]:
-    """The checks, in a stable order."""
+    """Return the checks, in a stable order."""
     return visible(Path(folder)) if folder else []
 
 
 def problems(folder: object) -> list[Problem]:
-    """Everything that is wrong with the folder that the key names, if it names one."""
+    """Yield every problem of the folder, if the key names one."""
     return list(_problems(Path(folder))) if folder and isinstance(folder, str) else []
 
 

@@ -1,4 +1,4 @@
-"""Watching the cluster: HyperPod's events in a log group, and the on-node checks as SSM documents."""
+"""Watches the cluster: HyperPod's events in a log group, and the on-node checks as SSM documents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVENT_LOG_DAYS = 90
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationArgs:
-    """What it is made from. ``benchmarks``: also a document that runs the benchmark."""
+    """Inputs of the validation. ``benchmarks``: also a document that runs the benchmark."""
 
     context: Context
     benchmarks: bool = False
@@ -87,9 +87,9 @@ class Validation(ComponentResource):
 
 
 def _writers(context: Context, rule: str) -> str:
-    """That EventBridge writes to the log group, and for this rule alone: other accounts' rules have the same principal.
+    """Allow EventBridge to write to the log group, for this rule only: other accounts' rules have the same principal.
 
-    It makes a log stream without saying for which rule, and writes with its ARN (documentation of Terraform's
+    It creates a log stream without naming the rule, and writes with the rule's ARN (documentation of Terraform's
     aws_cloudwatch_event_target, "CloudWatch Log Group Usage"; EventBridge User Guide, "Cross-service confused deputy
     prevention").
     """
@@ -105,15 +105,15 @@ def _writers(context: Context, rule: str) -> str:
 
 
 def event_pattern(cluster: str) -> str:
-    """What EventBridge records: every event of this cluster."""
+    """Return the pattern that EventBridge records: every event of this cluster."""
     return of_cluster(cluster, EVENTS)
 
 
 def of_cluster(cluster: str, kinds: Sequence[str], only: Mapping[str, Any] | None = None) -> str:
-    """A pattern for events of these kinds.
+    """Return a pattern for events of these kinds.
 
     The last of ``EVENTS``, sent with continuous provisioning, has its fields one level deeper (the same guide,
-    "SageMaker HyperPod cluster events reference"); ``only`` is what they have to be besides.
+    "SageMaker HyperPod cluster events reference"); ``only`` are further conditions.
     """
     own = {"ClusterName": [cluster]}
     details = {"$or": [own, {"EventDetails": own | dict(only or {})}]}
@@ -121,7 +121,9 @@ def of_cluster(cluster: str, kinds: Sequence[str], only: Mapping[str, Any] | Non
 
 
 def session_document(script: str, what: str) -> str:
-    """A Session Manager document that runs one of the node's commands: HyperPod nodes do not support Run Command."""
+    """Return a Session Manager document that runs one of the node's commands: HyperPod nodes do not support Run
+    Command.
+    """
     return json.dumps(
         {
             "schemaVersion": "1.0",

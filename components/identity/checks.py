@@ -1,4 +1,4 @@
-"""What is wrong with the roles and policies that a configuration names."""
+"""Checks of the roles and policies that a configuration names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..schema.problems import Problem
 
 
 def role_problems(role: str | None, boundary: str | None, region: Region | None) -> Iterator[Problem]:
-    """A role or a permissions boundary of another partition."""
+    """Report a role or a permissions boundary of another partition."""
     for key, arn in (
         ("existingRoleArn", role),
         ("permissionsBoundaryArn", boundary),

@@ -1,4 +1,4 @@
-"""The nodes' IAM roles: one for each kind of node, with the permissions that kind needs and no more."""
+"""The nodes' IAM roles: one for each kind of node, with only the permissions that it needs."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ _CLUSTER_METRICS, _OWN_METRICS = "/aws/sagemaker/Clusters", "HyperPod"
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityArgs:
-    """What the roles are made from: the kinds of nodes, and where their interfaces are. ``containers``: jobs pull
-    images."""
+    """Inputs of the roles: the kinds of nodes, and where their interfaces are. ``containers``: jobs pull images."""
 
     context: Context
     kinds: Sequence[NodeRole]
@@ -62,16 +61,16 @@ class IdentityArgs:
 
 
 class Identity(ComponentResource):
-    """Owns a role for each kind of node, or nothing where an existing role is given.
+    """Owns a role for each kind of node, or nothing if an existing role is given.
 
-    Nodes may read the lifecycle bucket but never write to it (the bucket's policy says so too): whoever can replace
+    Nodes may read the lifecycle bucket but never write to it (the bucket's policy also denies it): whoever can replace
     ``on_create.sh`` is root on every later node. Only workers, where jobs run, read the cluster's secrets (model hub
-    tokens), and only where that is asked for. What AWS's guide allows on every interface, bucket and log group of the
-    account is narrowed to this stack's; ``security.nodePermissions`` goes back to the guide's own words, should a node
-    be refused something (UnauthorizedOperation or AccessDenied in CloudTrail). Deliberately absent:
+    tokens), and only on request. The permissions that AWS's guide grants on every interface, bucket and log group of
+    the account are narrowed to this stack's; ``security.nodePermissions`` restores the guide's own wording, if a node
+    is refused something (UnauthorizedOperation or AccessDenied in CloudTrail). Deliberately absent:
     ``AmazonSSMManagedInstanceCore``, which would allow reading every parameter of the account, and any write to SSM.
 
-    ``controller`` is the name of the controllers' role, None where the stack makes none.
+    ``controller`` is the name of the controllers' role, None if the stack creates none.
     """
 
     role_arns: Mapping[str, Output[str]]
@@ -138,7 +137,7 @@ class Identity(ComponentResource):
         return role
 
     def _metrics(self, workspace: str) -> list[Statement]:
-        """Writing to the one workspace, and pulling AWS's images of exporters (``hyperpod/*`` in EKS's registry)."""
+        """Allow writing to the one workspace, and pulling AWS's exporter images (``hyperpod/*`` in EKS's registry)."""
         region = self._context.region
         images = f"arn:{region.partition}:ecr:{region.name}:{region.eks_images_account}:repository/hyperpod/*"
         return [
@@ -148,7 +147,7 @@ class Identity(ComponentResource):
         ]
 
     def _interfaces(self, subnet: str, groups: Sequence[str]) -> list[Statement]:
-        """HyperPod's instances are in an account of SageMaker's, with interfaces in the stack's VPC."""
+        """Allow interfaces in the stack's VPC for HyperPod's instances, which are in an account of SageMaker's."""
         interfaces = self._context.arn("ec2", "network-interface/*")
         # Detaching asks for the instance too (Service Authorization Reference, Amazon EC2).
         instances = f"arn:{self._context.partition}:ec2:{self._context.region.name}:*:instance/*"

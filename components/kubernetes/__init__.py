@@ -1,1 +1,1 @@
-"""What only EKS stacks have."""
+"""Components that only EKS stacks have."""

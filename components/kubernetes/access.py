@@ -1,4 +1,4 @@
-"""Who may use the Kubernetes API: an access entry for each IAM role of nodes and of people."""
+"""Grants access to the Kubernetes API: an access entry for each IAM role of nodes and of people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NODE_ENTRY = "HYPERPOD_LINUX"
 
 @dataclass(frozen=True, kw_only=True)
 class EksAccessArgs:
-    """Whose entries: ``node_roles`` are the nodes' execution roles by kind, the configuration has the people's."""
+    """Inputs of the entries: ``node_roles`` are the nodes' execution roles by kind; the configuration has people's."""
 
     context: Context
     settings: KubernetesKeys
@@ -84,11 +84,11 @@ class EksAccess(ComponentResource):
 
 
 def role_of(arn: str) -> str:
-    """A role as account, path and name: roles of two accounts may have the same name."""
+    """Return a role as account, path and name: roles of two accounts may have the same name."""
     account, _, role = arn.split(":", 4)[4].partition(":role/")
     return f"{account}/{role}"
 
 
 def team_group(team: str) -> str:
-    """The Kubernetes group that a team's IAM roles are in; RoleBindings name it."""
+    """Return the Kubernetes group of a team's IAM roles; RoleBindings name it."""
     return f"team:{team}"

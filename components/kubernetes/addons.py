@@ -68,8 +68,9 @@ _AFFINITY = {
 
 @dataclass(frozen=True, kw_only=True)
 class EksAddonsArgs:
-    """What the add-ons are made from. ``release`` is the HyperPod chart's release, whose namespace and cert-manager
-    SageMaker's add-ons need."""
+    """Inputs of the add-ons. ``release`` is the HyperPod chart's release, whose namespace and cert-manager SageMaker's
+    add-ons need.
+    """
 
     context: Context
     settings: KubernetesKeys
@@ -84,8 +85,8 @@ class EksAddonsArgs:
 class _Identity:
     """The service account of an add-on and its role's permissions: a managed policy, statements, or both.
 
-    ``encrypts`` is the service that encrypts what the add-on makes, where there is a customer key. ``namespace`` is set
-    where the association is a resource of its own: CreateAddon takes one only for versions that ask for permissions.
+    ``encrypts`` is the service that encrypts the add-on's data, with a customer key. ``namespace`` is set if the
+    association is a separate resource: CreateAddon accepts one only for versions that ask for permissions.
     """
 
     kind: RoleKind
@@ -99,15 +100,15 @@ class _Identity:
 class EksAddons(ComponentResource):
     """Owns the add-ons, each pinned to a version for the cluster's Kubernetes version, and their Pod Identity roles.
 
-    The cluster waits for no add-on that needs pods. Those of SageMaker come after the nodes, by ``of_sagemaker``.
-    Deliberately absent: roles for add-ons that do not call AWS, access to any bucket but the stack's own linked one,
-    and the EBS driver's permissions on the nodes, which ``HyperPod`` owns because they need the cluster's ARN.
+    The cluster waits for no add-on that needs pods. ``of_sagemaker`` creates SageMaker's after the nodes. Deliberately
+    absent: roles for add-ons that do not call AWS, access to any bucket but the stack's own linked one, and the EBS
+    driver's permissions on the nodes, which ``HyperPod`` owns because they need the cluster's ARN.
 
-    ``empties`` are those that a namespace needs until nothing is left in it: a pod stays Terminating without the driver
-    that unmounts its volumes (spiffe/helm-charts, pull request 437), a volume without the one that deletes it (AWS
-    samples, sample-aws-eks-auto-mode, cleanup playbook), and a Workload without Kueue, whose finalizer it has. Drivers
-    find AWS by its DNS and with its credentials. ``of_nodes`` need no pods, and nodes need them to the end: what AWS's
-    guide wants deleted after HyperPod's own resources ("Deleting a SageMaker HyperPod cluster").
+    ``empties`` are the add-ons that a namespace needs until it is empty: a pod stays Terminating without the driver
+    that unmounts its volumes (spiffe/helm-charts, pull request 437), a volume without the driver that deletes it (AWS
+    samples, sample-aws-eks-auto-mode, cleanup playbook), and a Workload without Kueue, which owns its finalizer.
+    Drivers need AWS's DNS and credentials. ``of_nodes`` need no pods, and nodes need them to the end: AWS's guide wants
+    them deleted after HyperPod's own resources ("Deleting a SageMaker HyperPod cluster").
     """
 
     ebs_role: Output[str]
@@ -122,7 +123,7 @@ class EksAddons(ComponentResource):
         self.empties = [*self.of_nodes, *(self._install(addon) for addon in POD_ADDONS)]
 
     def of_sagemaker(self, cluster: Resource) -> None:
-        """Install SageMaker's add-ons that are switched on, the last of all.
+        """Install the selected add-ons of SageMaker, last of all.
 
         They need the chart's cert-manager and namespace, and a node of the HyperPod cluster (SageMaker Developer Guide,
         "Task governance setup", "Setting up the SageMaker HyperPod observability add-on", "Installing the training
@@ -178,7 +179,7 @@ class EksAddons(ComponentResource):
         return json.dumps(settings) if settings else None
 
     def _identities(self) -> dict[str, _Identity]:
-        """Service accounts and managed policies as the EKS User Guide names them ("AWS add-ons")."""
+        """Return service accounts and managed policies as the EKS User Guide names them ("AWS add-ons")."""
         context = self._args.context
         file_systems, given = context.arn("fsx", "file-system/*"), self._args.fsx.file_system_id
         identities = {
@@ -328,7 +329,7 @@ class EksAddons(ComponentResource):
 
 
 def _doubts(version: str, groups: Sequence[InstanceGroup], addons: Sequence[str]) -> Iterator[str]:
-    """Where SageMaker's guide asks for more than the stack has. EKS itself may still take the add-ons."""
+    """Report what SageMaker's guide requires and the stack lacks. EKS itself may still accept the add-ons."""
     if TRAINING_OPERATOR in addons and tuple(map(int, version.split("."))) > _OPERATORS_NEWEST:
         newest = ".".join(map(str, _OPERATORS_NEWEST))
         yield (
@@ -346,7 +347,7 @@ def _doubts(version: str, groups: Sequence[InstanceGroup], addons: Sequence[str]
 
 
 def configuration(addon: str, groups: Sequence[InstanceGroup], charts: Charts) -> dict[str, Any]:
-    """The add-on's configuration values; empty where its defaults are right."""
+    """Return the add-on's configuration values; empty if its defaults are right."""
     settings: dict[str, Any] = dict(_CONFIGURATION.get(addon, {}))
     if addon == "vpc-cni" and charts.network_policies:
         # Without it the CNI accepts NetworkPolicies and enforces none (EKS User Guide, "Limit Pod traffic").

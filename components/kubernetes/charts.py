@@ -1,8 +1,8 @@
-"""The Helm charts that the program installs from ``charts/``: where they come from, and what they must contain.
+"""The Helm charts that the program installs from ``charts/``: their sources and expected contents.
 
-AWS publishes the HyperPod chart only as a folder of a git repository, so there is no package whose digest could be
-checked: the folder itself is pinned, file by file, and the packaged charts that it needs by their digests.
-``hyperpod download charts`` downloads and checks them.
+AWS publishes the HyperPod chart only as a folder of a git repository, without a package whose digest could be checked:
+the folder is pinned file by file, and the packaged charts that it needs by their digests. ``hyperpod download charts``
+downloads and checks them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNVERIFIED_VARIABLE, UNVERIFIED = "HYPERPOD_CHARTS", "unverified"
 
 @dataclass(frozen=True, kw_only=True)
 class Dependency:
-    """A packaged chart that another chart needs beside it, as ``charts/NAME-VERSION.tgz``."""
+    """A packaged chart that another chart needs, as ``charts/NAME-VERSION.tgz`` in its folder."""
 
     name: str
     version: str
@@ -43,7 +43,7 @@ class Dependency:
 class Chart:
     """A chart that is a ``folder`` of an archive of its repository.
 
-    ``sha256`` is ``tree_digest`` of that folder without ``left_out``: files that must not be there.
+    ``sha256`` is ``tree_digest`` of that folder without ``left_out``: files that it must not contain.
     """
 
     name: str
@@ -103,14 +103,14 @@ KUEUE = Chart(
 
 
 def needed(settings: KubernetesKeys) -> tuple[Chart, ...]:
-    """The charts that this configuration installs."""
+    """Return the charts that this configuration installs."""
     if settings.orchestrator != "eks":
         return ()
     return (HYPERPOD, KUEUE) if settings.charts.queues == "kueue" else (HYPERPOD,)
 
 
 def require(settings: KubernetesKeys) -> None:
-    """Refuse to continue without the charts. Raises ConfigError with everything that is wrong with them."""
+    """Refuse to continue without the charts. Raises ConfigError with every problem of theirs."""
     problems = [
         Problem(key=str(chart.path), what=fault, fix=f"bring it with `{BRING}`")
         for chart in needed(settings)
@@ -125,7 +125,7 @@ def require(settings: KubernetesKeys) -> None:
 
 
 def tree_digest(folder: Path, without: frozenset[str] = frozenset()) -> str:
-    """SHA-256 over every file's path and content, sorted by path; modes and times are ignored."""
+    """Return a SHA-256 over every file's path and content, sorted by path, without modes and times."""
     digest = hashlib.sha256()
     for name in sorted(_files(folder)):
         if name not in without:
@@ -134,7 +134,7 @@ def tree_digest(folder: Path, without: frozenset[str] = frozenset()) -> str:
 
 
 def faults(chart: Chart, folder: Path) -> list[str]:
-    """What is wrong with a chart that should be in ``folder``; nothing where it matches the pin."""
+    """Yield the problems of a chart in ``folder``; none if it matches the pin."""
     if not (folder / "Chart.yaml").is_file():
         return ["the chart is not there"]
     found = [f"{name} is there besides the folder of that chart" for name in chart.left_out if (folder / name).exists()]

@@ -1,4 +1,4 @@
-"""What is wrong with the configuration of a Kubernetes cluster. Every rule yields its own problems."""
+"""Checks of a Kubernetes cluster's configuration. Every rule yields its own problems."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ RESERVED = _KUBERNETES_OWN + _OF_CHARTS + _OWN
 def kubernetes_problems(
     settings: KubernetesKeys, region: Region | None, *, closed: bool, metrics: bool
 ) -> Iterator[Problem]:
-    """Everything wrong with the keys that only EKS has. ``closed``: the network is; ``metrics``: they are collected."""
+    """Yield every problem of the keys that only EKS has. ``closed``: the network is closed; ``metrics``: they are
+    collected.
+    """
     if settings.orchestrator != "eks":
         yield from _without_kubernetes(settings)
         return
@@ -130,7 +132,7 @@ def _charts(settings: KubernetesKeys, *, closed: bool, metrics: bool) -> Iterato
 
 
 def _groups(settings: KubernetesKeys) -> Iterator[Problem]:
-    """The cluster's own pods run on worker nodes too, and not all of them can be given tolerations."""
+    """Check the groups: the cluster's own pods run on worker nodes too, and some cannot be given tolerations."""
     if not open_groups(settings):
         yield Problem(
             key="hyperpod:workers",
@@ -187,7 +189,7 @@ def _api_cidrs(settings: KubernetesKeys) -> Iterator[Problem]:
 
 
 def public(block: IPv4Network) -> bool:
-    """Whether EKS takes the block for its public endpoint: InvalidParameterException, "The following CIDRs are not
+    """Whether EKS accepts the block for its public endpoint: InvalidParameterException, "The following CIDRs are not
     allowed in publicAccessCidrs", is its answer to private ranges and to those for documentation.
     """
     return block.prefixlen == 0 or block.is_global
@@ -250,17 +252,19 @@ def _teams(settings: KubernetesKeys) -> Iterator[Problem]:
 
 
 def _longest_team(settings: KubernetesKeys) -> int:
-    """The maximum length of a team's name with task governance, which puts it into a namespace's and a quota's name."""
+    """Return the maximum length of a team's name with task governance, which makes a namespace's and a quota's name of
+    it.
+    """
     others = (settings.namespace_of(""), quota_name(settings.cluster_name, ""))
     return _NAME_LIMIT - max(map(len, others))
 
 
 def quota_name(cluster: str, team: str) -> str:
-    """The compute quota of a team."""
+    """Return the name of a team's compute quota."""
     return f"{cluster}-{team}"
 
 
 def _accelerators(settings: KubernetesKeys) -> int:
-    """Devices of all worker groups; unknown instance types count as none."""
+    """Count the devices of all worker groups; unknown instance types count as none."""
     rows = [(CATALOGUE.get(group.instance_type), settings.count_of(group)) for group in settings.groups]
     return sum(row.accelerators * max(count, 0) for row, count in rows if row)

@@ -1,4 +1,4 @@
-"""What only EKS has: control plane, add-ons, access entries, and the charts HyperPod's nodes depend on."""
+"""The EKS orchestrator: control plane, add-ons, access entries, and the charts that HyperPod's nodes need."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ _NODE_PORTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class EksArgs:
-    """What it is made from. ``node_groups`` are the nodes' security groups, ``node_roles`` their execution roles by
-    kind; the rest are keys of other features, by which what runs in the cluster differs."""
+    """Inputs of the orchestrator. ``node_groups`` are the nodes' security groups, ``node_roles`` their execution roles
+    by kind; the rest are keys of other features that decide what runs in the cluster.
+    """
 
     context: Context
     network: Network
@@ -181,11 +182,13 @@ class Eks(ComponentResource):
         }
 
     def group_config(self, group: InstanceGroup) -> GroupConfig:
-        """A group's labels and taints."""
+        """Return a group's labels and taints."""
         return GroupConfig(kubernetes_config=_labels_and_taints(group))
 
     def prepare_training(self, cluster: Cluster, storage: Storage, groups: Sequence[Input[str]]) -> None:
-        """Storage classes, the teams' namespaces, their queues and SageMaker's add-ons, which need nodes; its last."""
+        """Create storage classes, the teams' namespaces, their queues and SageMaker's add-ons, which need nodes. Return
+        the last.
+        """
         args, context = self._args, self._args.context
         self._addons.of_sagemaker(cluster)
         Training(
@@ -270,7 +273,7 @@ class Eks(ComponentResource):
         )
 
     def _warn_of(self, version: str) -> None:
-        """Warn of what the version costs or will soon need."""
+        """Warn of the version's cost now or soon."""
         row = KUBERNETES_VERSIONS[version]
         if ends := extended_support_notice(version):
             pulumi.log.warn(f"{ends}: set hyperpod:kubernetesVersion to a newer one", self)
@@ -286,7 +289,7 @@ class Eks(ComponentResource):
             )
 
     def _secrets_key(self) -> Output[str]:
-        """The key that encrypts Kubernetes secrets before they reach the control plane's store."""
+        """Create the key that encrypts Kubernetes secrets before they reach the control plane's store."""
         key = aws.kms.Key(
             f"{self._name}-secrets",
             description=f"Kubernetes secrets of {self._args.context.names.cluster}",
@@ -297,7 +300,7 @@ class Eks(ComponentResource):
         return key.arn
 
     def _node_access(self, cluster: eks.Cluster) -> list[pulumi.Resource]:
-        """Rules between the control plane's own security group and the nodes'."""
+        """Open the control plane's own security group and the nodes' to each other."""
         control_plane = cluster.eks_cluster.vpc_config.cluster_security_group_id  # type: ignore[union-attr]
         nodes = self._args.node_groups[0]
         rules: list[pulumi.Resource] = [
@@ -329,7 +332,7 @@ class Eks(ComponentResource):
 
 
 def connect_command(names: Names) -> str:
-    """The command that lets kubectl reach the cluster."""
+    """Return the command that gives kubectl access to the cluster."""
     return f"aws eks update-kubeconfig --region {names.region} --name {names.cluster}"
 
 
@@ -352,8 +355,8 @@ def _labels_and_taints(group: InstanceGroup) -> aws_native.sagemaker.ClusterKube
 
 
 def _own_ways(boundary: str | None) -> pulumi.ResourceTransform:
-    """What gives the resources that pulumi-eks makes our limits of time, and its role a permissions boundary. Its
-    Cluster has arguments for neither, and a role of the stack's own would replace deployed control planes.
+    """Give the resources of pulumi-eks our time limits, and its role a permissions boundary. Its Cluster has arguments
+    for neither, and another role would replace deployed control planes.
     """
 
     def transform(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:

@@ -50,8 +50,8 @@ _HEALTH_AGENT_IMAGE = "hyperpod-health-monitoring-agent:1.0.1892.0_1.0.424.0"
 
 @dataclass(frozen=True, kw_only=True)
 class HyperPodChartArgs:
-    """What the release is made from. ``groups`` are the worker groups: device plugins tolerate their taints, and
-    operators prefer those without accelerators.
+    """Inputs of the release. ``groups`` are the worker groups: device plugins tolerate their taints, and operators
+    prefer those without accelerators.
 
     ``image_registry`` mirrors, for a closed network, the three images that the chart takes from public registries:
     k8s-device-plugin, mpi-operator, training-operator. The rest come from AWS's own ECR in the region.
@@ -68,8 +68,8 @@ class HyperPodChart(ComponentResource):
     """Owns the Helm release that HyperPod requires before it accepts an EKS cluster, and Neuron's scheduler.
 
     Neither install nor uninstall waits for pods: they stay pending until HyperPod brings nodes. The cluster roles that
-    Kubernetes itself aggregates may outlive an uninstall, because their controller writes them back while they are
-    being deleted. So the release takes over what it finds under its names.
+    Kubernetes itself aggregates may outlive an uninstall, because their controller writes them back during the
+    deletion. So the release takes over existing objects with its names.
     """
 
     release: kubernetes.helm.v3.Release
@@ -121,7 +121,7 @@ class HyperPodChart(ComponentResource):
 
 
 def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
-    """The chart's values: only what this accelerator needs is on, and every image is set explicitly."""
+    """Return the chart's values: only what this accelerator needs is on, and every image is set explicitly."""
     gpu, charts, region = args.accelerator == "gpu", args.charts, args.region
     agent = region.health_agent_account
     # The plugin ends, again and again, where it finds no device (aws/sagemaker-hyperpod-cli, issue 367), and a type

@@ -10,7 +10,7 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRepositoryArgs:
-    """What the repository is made from. ``key`` is the customer key's ARN."""
+    """Inputs of the repository. ``key`` is the customer key's ARN."""
 
     cluster: str
     key: Input[str] | None = None

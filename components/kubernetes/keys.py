@@ -19,7 +19,7 @@ FIRST_UID, UIDS = 10_000, 50_000
 
 
 class Team(Model):
-    """A team that trains on a Kubernetes cluster: its namespace, and who may use it."""
+    """A team that trains on a Kubernetes cluster: its namespace and members."""
 
     name: Annotated[Namespace, Change("in place", "in place: a new namespace; the old one is deleted with its jobs")]
     """Name of the team and of its namespace; with task governance the namespace is hyperpod-ns-NAME."""
@@ -38,12 +38,12 @@ class Team(Model):
 
     @property
     def uid(self) -> int:
-        """The id of the user and group that the team's jobs run as. It depends on the team's name alone."""
+        """The id of the user and group of the team's jobs, derived from the team's name only."""
         return FIRST_UID + int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:8]) % UIDS
 
 
 class Charts(Model):
-    """What runs on the Kubernetes cluster in addition to EKS's own add-ons."""
+    """Programs on the Kubernetes cluster in addition to EKS's own add-ons."""
 
     mpi_operator: Annotated[StrictBool, IN_PLACE] = True
     """Kubeflow's operator for MPIJob."""
@@ -88,9 +88,9 @@ class KubernetesKeys(ClusterKeys):
 
     @property
     def namespaces(self) -> tuple[Team, ...]:
-        """The configured teams, or one that everybody with the kubeconfig shares."""
+        """The configured teams, or one namespace shared by everybody with the kubeconfig."""
         return self.teams or (Team(name=DEFAULT_TEAM),)
 
     def namespace_of(self, team: str) -> str:
-        """A team's namespace. SageMaker's task governance prescribes the name (CreateComputeQuota)."""
+        """Return a team's namespace. SageMaker's task governance prescribes the name (CreateComputeQuota)."""
         return f"hyperpod-ns-{team}" if self.charts.queues == "task-governance" else team

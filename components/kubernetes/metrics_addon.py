@@ -19,18 +19,19 @@ _SCRAPE_SECONDS = 30
 
 
 def workspace(context: Context, chosen: Observability) -> Prometheus | None:
-    """The workspace that it writes to; None without one, and where another collector takes its place."""
+    """Return the workspace to which it writes; None without one, and if another collector replaces it."""
     return None if chosen.scraper == "everything" else context.prometheus
 
 
 def configuration(
     chosen: Observability, groups: Sequence[InstanceGroup], governed: bool, workspace: str, endpoint: str
 ) -> str:
-    """The add-on's configuration values; ``workspace`` is an ARN, ``governed``: by task governance.
+    """Return the add-on's configuration values; ``workspace`` is an ARN, ``governed``: by task governance.
 
     Its keys are those of AWS's module (github.com/awslabs, hyperpod observability). Network metrics, which are EFA's,
     task governance and scaling are off by default ("Cluster metrics" of the guide). Deliberately absent: a Grafana
-    workspace, into which it imports nothing by itself, and metrics of inference and scaling, which nothing here has.
+    workspace, into which it imports nothing by itself, and metrics of inference and scaling, which this project does
+    not use.
     """
     level = chosen.detail.upper()
     levels = {
@@ -53,9 +54,9 @@ def configuration(
 
 
 def statements(context: Context, workspace: str, *, logs: bool) -> list[Statement]:
-    """What the collector's role may do: write to the one workspace, and with ``logs`` to this cluster's log groups.
+    """Allow the collector to write to the one workspace, and with ``logs`` to this cluster's log groups.
 
-    The guide's own example names every cluster's log groups, and lets it read them.
+    The guide's own example names every cluster's log groups, and allows reading them.
     """
     found = [allow(["aps:RemoteWrite"], [workspace])]
     if logs:

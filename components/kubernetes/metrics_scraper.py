@@ -1,8 +1,8 @@
-"""The collector that Amazon Managed Service for Prometheus itself runs beside an EKS cluster: what it reads, and how.
+"""The collector that Amazon Managed Service for Prometheus runs for an EKS cluster: its targets and its configuration.
 
-Amazon Managed Service for Prometheus User Guide, "Using an AWS managed collector": its access entry comes with it, in a
-cluster that takes access entries; the API needs its private endpoint; subnets are in two zones; only Kubernetes tells
-it its targets, at most every 30 seconds.
+Amazon Managed Service for Prometheus User Guide, "Using an AWS managed collector": it brings its access entry, in a
+cluster that accepts access entries; the API needs its private endpoint; subnets are in two zones; it discovers targets
+through Kubernetes only, and reads them at most every 30 seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_GROUPS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class ScraperArgs:
-    """What the collector is made from. ``groups`` are the nodes' security groups: pods and the API let those in."""
+    """Inputs of the collector. ``groups`` are the nodes' security groups, which pods and the API admit."""
 
     cluster: str
     cluster_arn: Input[str]
@@ -49,7 +49,7 @@ class ScraperArgs:
 
 
 def scraper(name: str, args: ScraperArgs, child: ResourceOptions) -> aws.amp.Scraper:
-    """The collector that Amazon Managed Service for Prometheus runs."""
+    """Create the collector that Amazon Managed Service for Prometheus runs."""
     return aws.amp.Scraper(
         name,
         alias=args.cluster,
@@ -69,14 +69,16 @@ def scraper(name: str, args: ScraperArgs, child: ResourceOptions) -> aws.amp.Scr
 
 
 def configuration(cluster: str, *, everything: bool, teams: Sequence[str] = ()) -> str:
-    """Prometheus' own configuration. With ``everything`` also what the add-on would collect, labelled as by it: the
-    same recording rules read it (``eks_labels``). ``teams`` are the namespaces in which people run what they like."""
+    """Return Prometheus' own configuration. With ``everything`` it also reads what the add-on would collect, with the
+    add-on's labels: the same recording rules read it (``eks_labels``). ``teams`` are the namespaces in which people run
+    their own pods.
+    """
     jobs = [_training(cluster), *((_kubelets(cluster), _exporters(cluster, teams)) if everything else ())]
     return dump({"global": {"scrape_interval": f"{_SECONDS}s"}, "scrape_configs": jobs})
 
 
 def _training(cluster: str) -> dict[str, Any]:
-    """Pods with a port of that name, and of them the figures of training alone."""
+    """Read the training metrics of pods that have a port of that name."""
     kept = {"source_labels": ["__meta_kubernetes_pod_container_port_name"], "regex": PORT_NAME, "action": "keep"}
     group = f"pod_label_{GROUP_LABEL}".translate(str.maketrans("./-", "___"))
     labels = [("pod_node_name", "node"), ("namespace", "namespace"), ("pod_name", "pod"), (group, "group")]
@@ -94,7 +96,7 @@ def _training(cluster: str) -> dict[str, Any]:
 
 
 def _kubelets(cluster: str) -> dict[str, Any]:
-    """Which nodes there are: what each kubelet says of itself, through the API, with the node's labels."""
+    """Read which nodes exist: each kubelet's series of itself, through the API, with the node's labels."""
     labels = "|".join(("node_kubernetes_io_instance_type", "sagemaker_amazonaws_com_instance_group_name"))
     path = {"target_label": "__metrics_path__", "replacement": "/api/v1/nodes/$1/proxy/metrics"}
     return {
@@ -113,8 +115,9 @@ def _kubelets(cluster: str) -> dict[str, Any]:
 
 
 def _exporters(cluster: str, teams: Sequence[str]) -> dict[str, Any]:
-    """What rules and dashboards read of exporters that are there. Their own labels say which pod or GPU is meant, so a
-    pod of a team's could speak for any node, and is not asked."""
+    """Read the exporters' metrics that rules and dashboards use. Their own labels name the pod or GPU, so a team's pod
+    could speak for any node, and is not read.
+    """
     name = {"source_labels": ["__meta_kubernetes_pod_label_app_kubernetes_io_name"], "regex": "|".join(EXPORTERS)}
     return {
         "job_name": "exporters",
@@ -131,7 +134,7 @@ def _exporters(cluster: str, teams: Sequence[str]) -> dict[str, Any]:
 
 
 def _running() -> dict[str, Any]:
-    """A pod that has ended is listed until it is deleted."""
+    """Leave out pods that have ended, which stay listed until they are deleted."""
     return {"source_labels": ["__meta_kubernetes_pod_phase"], "regex": "Running", "action": "keep"}
 
 
@@ -140,6 +143,5 @@ def _only(names: str) -> dict[str, Any]:
 
 
 def sources(network: NetworkConfig) -> tuple[str, ...]:
-    """The blocks of addresses that it reads from. Empty where the stack does not know them, in a VPC that was there
-    before."""
+    """Return the address blocks from which it reads. Empty if the stack does not know them, in an existing VPC."""
     return () if network.vpc_id else plan_subnets(network.cidr, network.secondary_cidr).two_zones

@@ -1,4 +1,4 @@
-"""Network policies: what the pods of a namespace may reach, and who may reach them."""
+"""Network policies: the connections that a namespace's pods may open and accept."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _AGENT = 8080
 def of_team(
     name: str, namespace: str, scraped_from: Sequence[str] | None, operated: bool, opts: ResourceOptions
 ) -> None:
-    """Pods reach each other, DNS and HTTPS, and only they reach each other.
+    """Allow pods to reach each other, DNS and HTTPS, and only each other to reach them.
 
-    ``scraped_from``: the addresses from which their figures are read, at one port; empty where these are not known.
+    ``scraped_from``: the addresses from which their metrics are read, at one port; empty if these are not known.
     ``operated``: SageMaker's training operator reaches the agents of its jobs.
 
     Not the file system: the node mounts it, in no pod's network (aws-fsx-csi-driver, pkg/driver/node.go), and a pod
-    that spoke Lustre's protocol itself would get around the directory that its volume has.
+    that spoke Lustre's protocol itself would bypass the directory of its volume.
     """
     everyone_here = network.NetworkPolicyPeerArgs(pod_selector=meta.LabelSelectorArgs())
     dns = _namespace("kube-system")
@@ -54,18 +54,18 @@ def of_team(
 
 
 def closed(name: str, namespace: str, opts: ResourceOptions) -> None:
-    """Pods reach nothing, and nothing reaches them."""
+    """Deny pods all connections in both directions."""
     _policy(name, namespace, "closed", [], [], opts)
 
 
 def opened(name: str, namespace: str, opts: ResourceOptions) -> Resource:
-    """Pods reach everything, and everything reaches them, as without a policy; strict mode cuts off pods without."""
+    """Allow pods all connections in both directions, as without a policy; strict mode cuts off pods without one."""
     everything = [network.NetworkPolicyIngressRuleArgs()], [network.NetworkPolicyEgressRuleArgs()]
     return _policy(name, namespace, "open", *everything, opts)
 
 
 def system_namespaces(charts: Charts) -> list[str]:
-    """Where the cluster's own pods run from the beginning: EKS's add-ons, and what the HyperPod chart installs."""
+    """Return the namespaces of the cluster's own pods: EKS's add-ons, and those that the HyperPod chart installs."""
     there = {
         OPERATOR_NAMESPACE: charts.deep_health_check,
         "kubeflow": charts.training_operator,

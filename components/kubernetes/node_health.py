@@ -1,5 +1,6 @@
-"""What the nodes' health checks find, as a condition of the Kubernetes node and an event; and what lets a node count
-those that are out before it takes itself out."""
+"""Publishes the results of nodes' health checks as a node condition and an event, and lets a node count the nodes that
+are out before it takes itself out.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +57,9 @@ MONITOR: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class NodeHealthArgs:
-    """What it is made from. ``policy``: what a bad node does about itself; ``image_registry`` mirrors the image, for a
-    closed network; ``strict``: whether pods without a network policy have no connection."""
+    """Inputs of node health. ``policy``: what a bad node does about itself; ``image_registry`` mirrors the image, for a
+    closed network; ``strict``: pods without a network policy have no connection.
+    """
 
     policy: str
     groups: Sequence[InstanceGroup]
@@ -68,11 +70,11 @@ class NodeHealthArgs:
 class NodeHealth(ComponentResource):
     """Owns a namespace with node-problem-detector on every node with accelerators.
 
-    Its pods have no privilege: they read one folder of the node, in which a systemd timer's results are, and may change
+    Its pods have no privilege: they read one folder of the node, with the results of a systemd timer, and may change
     nodes' status, by Kubernetes' own role for it. Deliberately absent: a pod that may cordon or label nodes, because
-    whoever may do so to one may do so to all. A node does it to itself, by its kubelet's credential
+    whoever may do so to one may do so to all. A node does it to itself, with its kubelet's credential
     (hyperpod_node/health/kubernetes.py). Kubelets cannot see other nodes since Kubernetes 1.32, so they get the right
-    to list them: they must not all go at once.
+    to list them: nodes must not all leave at once.
     """
 
     def __init__(self, name: str, args: NodeHealthArgs, opts: ResourceOptions | None = None) -> None:
@@ -120,7 +122,7 @@ class NodeHealth(ComponentResource):
 
 
 def _may_count_nodes(name: str, options: ResourceOptions) -> None:
-    """A role allows kubelets what their own authorizer does not ("Using Node Authorization")."""
+    """Allow kubelets to list nodes, which their own authorizer does not ("Using Node Authorization")."""
     role = rbac.ClusterRole(
         f"{name}-lists-nodes",
         metadata=meta.ObjectMetaArgs(name=COUNTERS),
@@ -158,7 +160,7 @@ def _daemon_set(args: NodeHealthArgs) -> Any:
 
 
 def _nodes(groups: Sequence[InstanceGroup]) -> dict[str, Any]:
-    """The groups with accelerators: small nodes of the cluster's own pods have little room for more."""
+    """Select the groups with accelerators: the small nodes of the cluster's own pods have little room for more."""
     names = [group.name for group in groups if group.type.accelerator]
     return {"nodeSelectorTerms": [{"matchExpressions": [{"key": GROUP_LABEL, "operator": "In", "values": names}]}]}
 

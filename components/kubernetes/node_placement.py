@@ -1,4 +1,4 @@
-"""Where the Kubernetes cluster's own pods run: those with a configurable affinity prefer groups without accelerators.
+"""Places the Kubernetes cluster's own pods: those with a configurable affinity prefer groups without accelerators.
 
 ``config.taints`` keeps the others off accelerators. Nothing here creates a resource.
 """
@@ -16,7 +16,7 @@ _WEIGHT = 100
 
 
 def system_group_names(groups: Iterable[InstanceGroup]) -> list[str]:
-    """The names of ``system_groups``, for resolved groups."""
+    """Return the names of ``system_groups``, for resolved groups."""
     return [
         group.name
         for group in groups
@@ -25,7 +25,7 @@ def system_group_names(groups: Iterable[InstanceGroup]) -> list[str]:
 
 
 def preferred_nodes(groups: Iterable[InstanceGroup]) -> dict[str, Any] | None:
-    """A pod's node affinity: prefers nodes of the system groups; None without such groups."""
+    """Return a pod's node affinity: prefers nodes of the system groups; None without such groups."""
     names = system_group_names(groups)
     if not names:
         return None

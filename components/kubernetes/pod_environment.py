@@ -11,18 +11,18 @@ POD_INTERFACE = "eth0"
 
 
 def config_map_name(group: str) -> str:
-    """The ConfigMap with a worker group's variables, in each training namespace."""
+    """Return the name of the ConfigMap with a worker group's variables, in each training namespace."""
     return f"environment-{group.lower()}"
 
 
 def pod_variables(group: InstanceGroup) -> dict[str, str]:
-    """The variables of a process in a pod on such a node; the transport is the catalogue's, on the safe side."""
+    """Return the variables of a process in a pod on such a node; the transport is the catalogue's safe one."""
     row = group.type
     return dict(job_variables.for_job(row.transport, POD_INTERFACE, row.accelerator, row.neuron_cores))
 
 
 def nccl_network(group: InstanceGroup, nodes: int, interfaces: int) -> str:
-    """The only network that NCCL may use in a job of pods with so many EFA interfaces; "" where it may choose."""
+    """Return the only network that NCCL may use in a job of pods with so many EFA interfaces; "" if it may choose."""
     row = group.type
     told = job_variables.between_nodes(row.transport, row.accelerator) if nodes > 1 and interfaces > 0 else {}
     return told.get("NCCL_NET", "")

@@ -1,4 +1,6 @@
-"""What a worker node offers to pods, by its catalogue row: devices, EFA interfaces, huge pages, CPUs, memory."""
+"""Derives the resources that a worker node offers to pods from its catalogue row: devices, EFA, huge pages, CPUs,
+memory.
+"""
 
 from __future__ import annotations
 
@@ -30,29 +32,29 @@ _SHARE_OF_NODE = 0.75
 
 
 def efa_interfaces(group: InstanceGroup) -> int:
-    """Interfaces that the device plugin certainly advertises on a node; none where the catalogue says "maybe"."""
+    """Return the interfaces that the device plugin certainly advertises; none if the catalogue says "maybe"."""
     return group.type.efa_interfaces if group.type.efa == "yes" else 0
 
 
 def device_resource(group: InstanceGroup) -> str:
-    """The resource name of the group's accelerators. Raises ValueError for a group without any."""
+    """Return the resource name of the group's accelerators. Raises ValueError for a group without any."""
     if not group.type.accelerator:
         raise ValueError(f"{group.type.name} has no accelerator")
     return ACCELERATORS[group.type.accelerator].kubernetes_resource
 
 
 def device_resources(groups: Iterable[InstanceGroup]) -> list[str]:
-    """The names of all accelerators of the groups, sorted."""
+    """Return the names of all accelerators of the groups, sorted."""
     return sorted({device_resource(group) for group in groups if group.type.accelerator})
 
 
 def requested_devices(groups: Iterable[InstanceGroup], *, governed: bool) -> list[str]:
-    """The names by which jobs ask for the groups' accelerators; ``governed``: in the queues of task governance."""
+    """Return the names by which jobs request the groups' accelerators; ``governed``: in task governance's queues."""
     return [_GOVERNED.get(name, name) if governed else name for name in device_resources(groups)]
 
 
 def device_limits(groups: Sequence[InstanceGroup], devices: int, *, governed: bool) -> dict[str, int]:
-    """How much pods may ask for together by every name that the device plugins have, so that none goes around."""
+    """Return how much pods may request together, by every name of the device plugins, so that none is bypassed."""
     limits = dict.fromkeys(requested_devices(groups, governed=governed), devices)
     cores = [group.type.neuron_cores // group.type.accelerators for group in groups if group.type.neuron_cores]
     if cores:
@@ -61,24 +63,24 @@ def device_limits(groups: Sequence[InstanceGroup], devices: int, *, governed: bo
 
 
 def huge_pages_mib(group: InstanceGroup) -> int:
-    """Huge pages that pods can rely on, MiB per node."""
+    """Return the huge pages on which pods can rely, MiB per node."""
     return NODE_HUGE_PAGES_MIB if efa_interfaces(group) and group.type.accelerator == "gpu" else 0
 
 
 def tolerations(groups: Iterable[InstanceGroup]) -> list[dict[str, str]]:
-    """What a pod must tolerate to run on nodes of all these groups, each taint once."""
+    """Return what a pod must tolerate to run on nodes of all these groups, each taint once."""
     taints = {(taint.key, taint.effect) for group in groups for taint in group.taints}
     return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(taints)]
 
 
 def node_cpus(group: InstanceGroup) -> int:
-    """Logical CPUs that the kernel shows: EC2's vCPUs, reduced by the configured threads per core."""
+    """Return the logical CPUs that the kernel shows: EC2's vCPUs, reduced by the configured threads per core."""
     threads = group.worker.threads_per_core if group.worker else 1
     return group.type.vcpus // group.type.threads_per_core * threads
 
 
 def node_capacity(group: InstanceGroup) -> Resources:
-    """The total capacity of one node of the group, as its kubelet reports it."""
+    """Return the total capacity of one node of the group, as its kubelet reports it."""
     capacity: Resources = {"cpu": node_cpus(group), "memory": f"{group.type.memory_gib}Gi"}
     if group.type.accelerator:
         capacity[device_resource(group)] = group.type.accelerators
@@ -92,7 +94,7 @@ def node_capacity(group: InstanceGroup) -> Resources:
 def pod_request(
     group: InstanceGroup, *, devices: int | None = None, efa: int | None = None, governed: bool = False
 ) -> Resources:
-    """What a training pod requests: by default a whole node. CPUs and memory are proportional to the devices.
+    """Return a training pod's request: by default a whole node. CPUs and memory are proportional to the devices.
 
     ``governed``: it is for the queues of SageMaker's task governance, which know no huge pages.
     """

@@ -1,4 +1,4 @@
-"""Whether the nodes of an EKS stack have room for the pods that the stack itself puts on them."""
+"""Checks that the nodes of an EKS stack have room for the stack's own pods."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ CLUSTER_PODS = rows.read(Path(rows.__file__).with_name("cluster_pods.csv"), Clus
 
 
 def room_problems(settings: KubernetesKeys) -> Iterator[Problem]:
-    """Too few places, processors or too little memory on the nodes that accept any pod.
+    """Report too few pod slots, CPUs or too little memory on the nodes that accept any pod.
 
-    Of a node's capacity kubelet keeps a part for itself, which is not counted here: what is refused never fits.
+    The part of a node that kubelet reserves is not counted: a refused stack would never fit.
     """
     charts, groups = settings.charts, open_groups(settings)
     if not groups or any((row := find(group.instance_type)) is None or not row.memory_gib for group in groups):
@@ -74,13 +74,13 @@ def _fix(settings: KubernetesKeys, groups: tuple[WorkerGroup, ...], here: list[C
 
 
 def _nodes(kind: InstanceType, here: list[ClusterPods], wanted: list[int]) -> int:
-    """The smallest number of nodes of a type on which everything fits, 0 where no number suffices."""
+    """Return the smallest number of nodes of a type on which everything fits, 0 if no number suffices."""
     left = _left(kind, here)
     return max(-(-needs // has) for needs, has in zip(wanted, left, strict=True)) if min(left) > 0 else 0
 
 
 def _left(kind: InstanceType, here: list[ClusterPods]) -> list[int]:
-    """What a node has besides its own pods: places, millicores, MiB."""
+    """Return what a node has besides its own pods: slots, millicores, MiB."""
     places = ("node", "accelerated") if kind.accelerator else ("node",)
     own = _sum(one for one in here if one.place in places)
     return [has - takes for has, takes in zip((kind.pods, kind.vcpus * 1000, kind.memory_gib * 1024), own, strict=True)]

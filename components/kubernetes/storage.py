@@ -22,8 +22,9 @@ VOLUMES_TAG = "hyperpod:volumes-of"
 
 @dataclass(frozen=True, kw_only=True)
 class KubernetesStorageArgs:
-    """What the classes are made from: where new file systems go, their throughput in MB/s per TiB, the id that they are
-    tagged with, and the ARN of the customer key."""
+    """Inputs of the classes: where new file systems go, their throughput in MB/s per TiB, the id with which they are
+    tagged, and the ARN of the customer key.
+    """
 
     cluster_id: str
     subnet_id: Input[str]
@@ -36,7 +37,7 @@ class KubernetesStorage(ComponentResource):
     """Owns the classes ``gp3`` (the default) and ``fsx-lustre``.
 
     The stack's own file system is a static volume in each training namespace. Local disks need no class: kubelet keeps
-    its data there, and with it emptyDir volumes.
+    its data there, including emptyDir volumes.
     """
 
     def __init__(self, name: str, args: KubernetesStorageArgs, opts: ResourceOptions | None = None) -> None:

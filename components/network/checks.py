@@ -1,4 +1,4 @@
-"""What is wrong with the keys of the network."""
+"""Checks of the keys of the network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFUSED_BESIDE = (
 
 
 def network_problems(net: NetworkConfig, settings: ClusterKeys, addresses: int) -> Iterator[Problem]:
-    """Everything wrong with ``hyperpod:network``. ``addresses``: how many the private subnet needs."""
+    """Yield every problem of ``hyperpod:network``. ``addresses``: the number that the private subnet needs."""
     yield from _existing(net, settings) if net.vpc_id or net.private_subnet_id else _blocks(net, addresses)
     if settings.orchestrator == "slurm":
         for field, given in (("eksSubnetIds", net.eks_subnet_ids), ("imageRegistry", net.image_registry)):
@@ -137,24 +137,24 @@ def _pair(primary: IPv4Network, secondary: IPv4Network) -> Iterator[Problem]:
 
 
 def _refused_beside(primary: IPv4Network, secondary: IPv4Network) -> IPv4Network | None:
-    """The range that AWS associates no block of, where ``secondary`` is in one."""
+    """Return the range of which AWS associates no block, if ``secondary`` is in one."""
     home = _range_of(primary)
     others = [one for one in _PRIVATE_RANGES if one != home]
     return next((one for one in (*others, *_parts_beside(primary), _NEVER_SECOND) if secondary.subnet_of(one)), None)
 
 
 def _parts_beside(primary: IPv4Network) -> list[IPv4Network]:
-    """The parts of its own range that AWS does not associate with a VPC of this block."""
+    """Return the parts of its own range that AWS does not associate with a VPC of this block."""
     return [part for place, part in _REFUSED_BESIDE if primary.subnet_of(place)]
 
 
 def _range_of(block: IPv4Network) -> IPv4Network | None:
-    """The private range that a block is in; None for others, which AWS counts as publicly routable."""
+    """Return the private range that contains a block; None for others, which AWS counts as publicly routable."""
     return next((one for one in _PRIVATE_RANGES if block.subnet_of(one)), None)
 
 
 def _takes(primary: IPv4Network) -> list[str]:
-    """What AWS does associate with a VPC of this block, in words."""
+    """Describe the blocks that AWS does associate with a VPC of this block."""
     home = _range_of(primary)
     if home is None:
         return ["100.64.0.0/10", "publicly routable addresses"]

@@ -1,8 +1,8 @@
-"""What the VPC endpoints of a closed network let through: without a policy each of them reaches every account.
+"""The policies of a closed network's VPC endpoints: without one, an endpoint reaches every account.
 
 The statements are those of AWS's own examples (github.com/aws-samples/data-perimeter-policy-examples,
-vpc_endpoint_policies): identities of ours to resources of ours, AWS's services, and the few resources of AWS's own that
-nodes need. A policy allows nothing by itself: roles, buckets and repositories decide as before.
+vpc_endpoint_policies): from our identities to our resources, AWS's services, and the few resources of AWS that nodes
+need. A policy allows nothing by itself: roles, buckets and repositories decide as before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PREFIXES: Mapping[str, str] = {
 
 
 def endpoint_policy(context: Context, net: NetworkConfig, service: str) -> str:
-    """The policy of a service's endpoint; ``service`` is the last part of the endpoint service's name."""
+    """Return the policy of a service's endpoint; ``service`` is the last part of the endpoint service's name."""
     every = [f"{_PREFIXES.get(service, service)}:*"]
     own = {"StringEquals": {"aws:PrincipalAccount": [context.account]}}
     statements = [
@@ -59,7 +59,7 @@ def _let(
 
 
 def _ours(account: str, trusted: Sequence[str]) -> list[Mapping[str, Any]]:
-    """That both who calls and what it is about belong to the accounts and organizations that we trust."""
+    """Require that the caller and the resource both belong to the trusted accounts and organizations."""
     owners = {
         "Account": [account, *(one for one in trusted if one.isdigit())],
         "OrgID": [one for one in trusted if not one.isdigit()],
@@ -72,8 +72,8 @@ def _ours(account: str, trusted: Sequence[str]) -> list[Mapping[str, Any]]:
 
 
 def _buckets(context: Context) -> list[str]:
-    """AWS's buckets that nodes read: image layers, what the SSM agent fetches, and packages of Amazon Linux, which EKS
-    nodes run on. Deliberately absent: Ubuntu's and Neuron's packages, which are in no bucket.
+    """Return AWS's buckets that nodes read: image layers, the SSM agent's files, and packages of Amazon Linux, the
+    system of EKS nodes. Deliberately absent: Ubuntu's and Neuron's packages, which are in no bucket.
 
     Sources: Amazon ECR User Guide, "Minimum Amazon S3 Bucket Permissions for Amazon ECR"; AWS Systems Manager User
     Guide, "SSM Agent communications with AWS managed S3 buckets"; service_owned_resources.md of AWS's examples.
@@ -95,7 +95,7 @@ def _buckets(context: Context) -> list[str]:
 
 
 def _repositories(context: Context, registry: str | None) -> list[str]:
-    """AWS's registries of this region whose images nodes pull, and the one that mirrors the charts' images."""
+    """Return AWS's registries of this region from which nodes pull, and the mirror of the charts' images."""
     region = context.region
     accounts = [region.eks_images_account, region.deep_learning_account, region.health_agent_account]
     if registry:

@@ -45,5 +45,5 @@ class NetworkConfig(Model):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing leaves the VPC but through its endpoints."""
+        """Whether traffic leaves the VPC only through its endpoints."""
         return self.egress == "vpc-only"

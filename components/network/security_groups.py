@@ -25,8 +25,9 @@ HTTP, HTTPS = 80, 443
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityGroupsArgs:
-    """What the groups are made from. ``network``: its VPC, and what nodes of a closed one may reach; ``keys`` are the
-    network's, ``fsx`` those of the file systems; ``database``: whether there is one."""
+    """Inputs of the groups. ``network``: its VPC, and the destinations of nodes in a closed one; ``keys`` are the
+    network's, ``fsx`` those of the file systems; ``database``: whether there is one.
+    """
 
     context: Context
     network: Network
@@ -39,12 +40,12 @@ class SecurityGroups(ComponentResource):
     """Owns the groups of the nodes, the file system and the database; with existing groups it owns nothing.
 
     All traffic between nodes is allowed, in both directions: EFA's health checks fail without an egress rule to the
-    group itself, even beside 0.0.0.0/0 (SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod"). Nodes
+    group itself, even with 0.0.0.0/0 (SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod"). Nodes
     reach the file system over Lustre's ports, or with EFA over all of them (Amazon FSx for Lustre User Guide,
-    "EFA-enabled security groups"). They reach the outside over HTTP and HTTPS, or on every port
-    where configured (assumption ``efa-egress``); in a closed network only the VPC's endpoints and S3, over HTTPS.
-    Deliberately absent: ssh from outside; people connect through Session Manager. EKS owns the control plane's group,
-    whose rules are in ``Eks``; the network owns the endpoints' group.
+    "EFA-enabled security groups"). They reach the outside over HTTP and HTTPS, or on every port where configured
+    (assumption ``efa-egress``); in a closed network only the VPC's endpoints and S3, over HTTPS. Deliberately absent:
+    ssh from outside; people connect through Session Manager. EKS owns the control plane's group, whose rules are in
+    ``Eks``; the network owns the endpoints' group.
     """
 
     nodes: list[Output[str]]
@@ -124,7 +125,7 @@ class SecurityGroups(ComponentResource):
         prefix_list: Input[str] | None = None,
         ports: tuple[int, int] | None = None,
     ) -> None:
-        """One rule; without ``ports`` it covers every protocol."""
+        """Create one rule; without ``ports`` it covers every protocol."""
         kind = aws.vpc.SecurityGroupIngressRule if direction == "ingress" else aws.vpc.SecurityGroupEgressRule
         self.ready.append(
             kind(

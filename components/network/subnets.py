@@ -1,4 +1,4 @@
-"""How address ranges are divided into subnets, and how many addresses a stack needs. No resources."""
+"""Divides address ranges into subnets, and counts the addresses that a stack needs. No resources."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ MOST_ENDPOINTS = {False: 4, True: 18}
 
 @dataclass(frozen=True, kw_only=True)
 class SubnetPlan:
-    """CIDR blocks of the subnets. ``private`` holds the nodes and the file system, ``two_zones`` what needs two zones:
-    the EKS control plane, or with Slurm a database of Amazon RDS."""
+    """CIDR blocks of the subnets. ``private`` holds the nodes and the file system, ``two_zones`` the parts that need
+    two zones: the EKS control plane, or with Slurm a database of Amazon RDS.
+    """
 
     public: str
     private: str
@@ -42,7 +43,7 @@ def plan_subnets(cidr: str, secondary_cidr: str | None) -> SubnetPlan:
 
 
 def addresses_needed(settings: ClusterKeys, net: NetworkConfig, servers: int) -> int:
-    """Addresses that nodes, file servers and interface endpoints take in the private subnet."""
+    """Count the addresses of nodes, file servers and interface endpoints in the private subnet."""
     login = max(settings.login.count, 0) if settings.login else 0
     total = 1 + login if settings.orchestrator == "slurm" else 0
     for group in settings.groups:
@@ -53,5 +54,5 @@ def addresses_needed(settings: ClusterKeys, net: NetworkConfig, servers: int) ->
 
 
 def node_addresses(interfaces: int, orchestrator: str) -> int:
-    """Addresses of one node with so many network interfaces."""
+    """Count the addresses of one node with so many network interfaces."""
     return interfaces + (_POD_ADDRESSES if orchestrator == "eks" else 0)

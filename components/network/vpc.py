@@ -1,4 +1,4 @@
-"""The VPC: where nodes, file system and control plane live, and how they reach AWS."""
+"""The VPC: the network of nodes, file system and control plane, and its routes to AWS."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FLOW_LOG_DAYS = 14
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """What the network is made from: its keys, the services that get an interface endpoint, and two zones for each of
-    the control plane of EKS and the database, where there is one. ``database_subnet_ids`` are those of an existing VPC.
+    """Inputs of the network: its keys, the services with an interface endpoint, and two zones for each of the control
+    plane of EKS and the database, if any. ``database_subnet_ids`` are those of an existing VPC.
     """
 
     context: Context
@@ -120,7 +120,7 @@ class Network(ComponentResource):
     def _in_two_zones(
         self, vpc: aws.ec2.Vpc, what: str, plan: SubnetPlan, zones: Sequence[str], tags: dict[str, str] | None = None
     ) -> list[Output[str]]:
-        """A subnet in each of the two zones; none without zones."""
+        """Create a subnet in each of the two zones; none without zones."""
         return [
             aws.ec2.Subnet(
                 f"{self._name}-{what}-{letter}",
@@ -224,8 +224,9 @@ class Network(ComponentResource):
             )
 
     def _endpoint_policy(self, service: str, kind: str) -> str | None:
-        """What a closed network's endpoint lets through. AWS refuses a policy where a service takes none, so it is
-        asked first (DescribeVpcEndpointServices); an open network has other ways out."""
+        """Return the policy of a closed network's endpoint. AWS refuses a policy if a service accepts none, so this
+        asks first (DescribeVpcEndpointServices); an open network has other ways out.
+        """
         if not self._args.network.closed:
             return None
         answer = aws.ec2.get_vpc_endpoint_service(service_name=self._service(service), service_type=kind)
@@ -296,7 +297,7 @@ class Network(ComponentResource):
 
 
 def service_name(region: Region, service: str) -> str:
-    """The endpoint service's name: AWS's DNS suffix reversed, region, service (AWS PrivateLink guide)."""
+    """Return the endpoint service's name: AWS's DNS suffix reversed, region, service (AWS PrivateLink guide)."""
     prefix = ".".join(reversed(region.dns_suffix.split(".")))
     # China names the S3 gateway and a few others without its prefix; none of our regions is there.
     return f"{prefix}.{region.name}.{service}"

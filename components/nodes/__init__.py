@@ -1,1 +1,1 @@
-"""What nodes get: the lifecycle scripts, and the facts that these read."""
+"""The nodes' inputs: the lifecycle scripts, and the facts that these read."""

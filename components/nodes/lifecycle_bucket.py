@@ -1,4 +1,4 @@
-"""The bucket from which every node takes its lifecycle scripts, and the scripts in it."""
+"""The bucket from which every node downloads its lifecycle scripts, and the scripts in it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ _WRITES = [
 
 @dataclass(frozen=True, kw_only=True)
 class LifecycleBucketArgs:
-    """What the bucket is made from. ``folder`` has the files, by default this project's own; the configuration is
-    rendered next to them. ``writers`` are the ARNs of those who may write it, with wildcards."""
+    """Inputs of the bucket. ``folder`` has the files, by default this project's own; the configuration is rendered next
+    to them. ``writers`` are the ARNs of its writers, with wildcards.
+    """
 
     context: Context
     config: Config
@@ -160,7 +161,7 @@ class LifecycleBucket(ComponentResource):
 
 
 def _parameters(args: LifecycleBucketArgs) -> Output[Asset]:
-    """What the nodes read. A workspace's address is known once the workspace is there."""
+    """Render the nodes' facts. A workspace's address is known once the workspace exists."""
     context = args.context
     workspace = context.nodes_write_to
     return Output.from_input(workspace.remote_write_url if workspace else None).apply(
@@ -169,7 +170,9 @@ def _parameters(args: LifecycleBucketArgs) -> Output[Asset]:
 
 
 def _encryption(key: Output[str] | None) -> aws.s3.BucketServerSideEncryptionConfigurationRuleArgs:
-    """With the customer key, and then a bucket key, which spares KMS a request for each object; else with S3's own."""
+    """Encrypt with the customer key and a bucket key, which saves a request to KMS for each object; otherwise with S3's
+    own.
+    """
     default = aws.s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs
     return aws.s3.BucketServerSideEncryptionConfigurationRuleArgs(
         apply_server_side_encryption_by_default=default(
@@ -180,10 +183,10 @@ def _encryption(key: Output[str] | None) -> aws.s3.BucketServerSideEncryptionCon
 
 
 def bucket_policy(context: Context, writers: Sequence[str], role: str | None) -> str:
-    """No request without TLS, no write by a node's role, and none by anybody but the writers.
+    """Deny requests without TLS, writes by a node's role, and writes by anybody except the writers.
 
-    AWS's managed policies for SageMaker's users allow writing every bucket called sagemaker-*, and who writes this one
-    is root on later nodes. The account's root user can always take a bucket's policy away.
+    AWS's managed policies for SageMaker's users allow writing every bucket called sagemaker-*, and a writer of this one
+    is root on later nodes. The account's root user can always remove a bucket's policy.
     """
     bucket = f"arn:{context.partition}:s3:::{context.names.bucket}"
     arns = [bucket, f"{bucket}/*"]
@@ -220,15 +223,17 @@ def bucket_policy(context: Context, writers: Sequence[str], role: str | None) ->
 
 
 def scripts() -> Path:
-    """This project's ``lifecycle/``: in an installed package beside its modules, in a clone beside ``components/``."""
+    """Return this project's ``lifecycle/``: in an installed package next to its modules, in a clone next to
+    ``components/``.
+    """
     installed = Path(__file__).parents[1] / "lifecycle"
     return installed if installed.is_dir() else Path(__file__).parents[2] / "lifecycle"
 
 
 def lifecycle_files(folder: Path) -> list[Path]:
-    """The files to ship, in a stable order, without editor backups and bytecode.
+    """Return the files to ship, in a stable order, without editor backups and bytecode.
 
-    Raises RunError where a script has the line ends of Windows, as in a clone without .gitattributes.
+    Raises RunError if a script has the line ends of Windows, as in a clone without .gitattributes.
     """
     found = sorted(
         path

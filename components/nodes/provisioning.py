@@ -1,7 +1,7 @@
-"""``hyperpod_parameters.json``: what the lifecycle scripts need to know, rendered from the configuration.
+"""Renders ``hyperpod_parameters.json``, the lifecycle scripts' input, from the configuration.
 
-Not ``provisioning_parameters.json``: that is how Slurm was configured before the API could, HyperPod refuses a cluster
-that has both, and writes one of its own next to the scripts (SageMaker Developer Guide, "Migrating to API-driven Slurm
+Not ``provisioning_parameters.json``: that file configured Slurm before the API could. HyperPod refuses a cluster that
+has both, and writes its own next to the scripts (SageMaker Developer Guide, "Migrating to API-driven Slurm
 configuration").
 """
 
@@ -36,13 +36,13 @@ FILE_NAME, PEOPLE_FILE, CONF_FILE = parameters.FILE_NAME, people.FILE_NAME, extr
 
 
 def render(config: Config, names: Names, remote_write_url: str | None = None) -> str:
-    """The file's text."""
+    """Return the file's text."""
     return parameters.render(facts(config, names, remote_write_url))
 
 
 def facts(config: Config, names: Names, remote_write_url: str | None = None) -> Parameters:
-    """What a node reads. It finds the file system by the cluster's id, its tag: the file system's own id is not known
-    before the nodes start, and they do not wait for it.
+    """Return a node's facts. It finds the file system by its tag, the cluster's id: the file system's own id is not
+    known before the nodes start, and they do not wait for it.
     """
     settings, net = config.settings, config.settings.network
     return Parameters(
@@ -72,9 +72,9 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
 
 
 def accounting(config: Config) -> Accounting | None:
-    """What Slurm keeps and limits, None where it keeps nothing.
+    """Return what Slurm records and limits, None without accounting.
 
-    Whose account is in the list of people is in that one too; people in no account are in the default one.
+    People with an account in their list are also in that one; people in no account are in the default one.
     """
     slurm, people = config.settings.slurm, config.settings.users
     if slurm.accounting is None:
@@ -97,7 +97,9 @@ def accounting(config: Config) -> Accounting | None:
 
 
 def people_text(config: Config, names: Names) -> str:
-    """The text of the file with the cluster's people. Apart, so that a change of it changes nothing else."""
+    """Return the text of the file with the cluster's people. It is separate, so that a change of it changes nothing
+    else.
+    """
     settings = config.settings
     return parameters.render(
         People(
@@ -118,7 +120,7 @@ def people_text(config: Config, names: Names) -> str:
 
 
 def conf_text(config: Config, names: Names) -> str:
-    """The text of the file with the stack's own lines of slurm.conf. Apart, as that of the people."""
+    """Return the text of the file with the stack's own lines of slurm.conf. It is separate, like that of the people."""
     found = (
         ConfFile(path.name, path.read_text(encoding="utf-8")) for path in conf_files(config.settings.slurm.extra_conf)
     )
@@ -149,7 +151,9 @@ def _group(config: Config, group: InstanceGroup) -> Group:
 
 
 def _features(config: Config, row: InstanceType) -> tuple[str, ...]:
-    """Type and zone of a node, for jobs that ask for them in Slurm. The zone of an existing subnet may be unknown."""
+    """Return a node's type and zone, for jobs that ask for them in Slurm. The zone of an existing subnet may be
+    unknown.
+    """
     settings = config.settings
     if settings.orchestrator != "slurm":
         return ()
@@ -158,9 +162,9 @@ def _features(config: Config, row: InstanceType) -> tuple[str, ...]:
 
 
 def _gres(config: Config, row: InstanceType) -> str:
-    """The name of its accelerators in Slurm, with the model as type where the stack asks for types.
+    """Return the name of its accelerators in Slurm, with the model as type if the stack asks for types.
 
-    Words with underscores between, as Slurm itself makes types of names (gres.conf(5), Type).
+    Words are joined by underscores, as Slurm itself makes types of names (gres.conf(5), Type).
     """
     name = config.accelerator.slurm_gres
     return f"{name}:{row.accelerator_model.lower().replace(' ', '_')}" if config.settings.slurm.typed_gres else name

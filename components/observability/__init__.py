@@ -1,1 +1,1 @@
-"""Metrics: the workspaces that they go to."""
+"""Metrics: the workspaces that receive them."""

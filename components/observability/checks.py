@@ -1,4 +1,4 @@
-"""What is wrong with the keys of metrics. Every rule yields its own problems."""
+"""Checks of the keys of metrics. Every rule yields its own problems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEY = "hyperpod:observability"
 def observability_problems(
     chosen: Observability, region: Region | None, *, orchestrator: str, own_key: bool
 ) -> Iterator[Problem]:
-    """Everything wrong with the keys of metrics. ``own_key``: what the stack stores has a customer key."""
+    """Yield every problem of the keys of metrics. ``own_key``: the stack's storage has a customer key."""
     if (arn := chosen.existing_prometheus) and region and arn.split(":")[1:4:2] != [region.partition, region.name]:
         yield Problem(
             key=f"{_KEY}.prometheus",

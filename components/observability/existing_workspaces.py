@@ -1,4 +1,4 @@
-"""Workspaces and topics that are there already: looked at before anything is created."""
+"""Checks existing workspaces and topics before anything is created."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ACTIVE = "ACTIVE"
 
 
 def existing_problems(chosen: Observability, topic: str | None, account: str) -> Iterator[Problem]:
-    """What is given and is of another account, does not exist in this region, or is not active."""
+    """Report given resources of another account, or that do not exist in this region, or are not active."""
     if arn := chosen.existing_prometheus:
         workspace = arn.rsplit("/", 1)[1]
         yield from _unusable(
@@ -31,7 +31,7 @@ def existing_problems(chosen: Observability, topic: str | None, account: str) ->
 
 
 def _unusable(key: str, what: str, account: str, status: Callable[[], Any]) -> Iterator[Problem]:
-    """``what`` is an ARN, or the id of something of this account."""
+    """Report an unusable resource; ``what`` is an ARN, or the id of a resource of this account."""
     owner = what.split(":")[4] if what.startswith("arn:") else account
     if owner != account:
         yield Problem(key=key, what=f"{what} is of account {owner}", fix=f"one of {account}, where the stack is")

@@ -1,4 +1,4 @@
-"""A workspace of Amazon Managed Grafana, and what it may read."""
+"""A workspace of Amazon Managed Grafana, and its permissions to read."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ _READ_LOGS = ("logs:GetLogEvents", "logs:GetQueryResults", "logs:StartQuery")
 def workspace(
     name: str, context: Context, prometheus: Output[str], sign_in: Sequence[str], child: ResourceOptions
 ) -> aws.grafana.Workspace:
-    """A workspace whose role reads one Prometheus workspace, the account's CloudWatch metrics and this cluster's logs.
+    """Create a workspace whose role reads one Prometheus workspace, the account's CloudWatch metrics and this cluster's
+    logs.
 
-    ``prometheus`` is that workspace's ARN; ``sign_in`` are the ways in which people do.
+    ``prometheus`` is that workspace's ARN; ``sign_in`` are the ways to sign in.
     """
     role = aws.iam.Role(
         name,
@@ -90,7 +91,7 @@ def workspace(
 
 
 def _cloudwatch(context: Context) -> list[Statement]:
-    """The account's metrics and alarms, and this cluster's logs: nodes, events, VPC flows and EKS."""
+    """Allow reading the account's metrics and alarms, and this cluster's logs: nodes, events, VPC flows and EKS."""
     cluster = context.names.cluster
     groups = (
         f"/aws/sagemaker/Clusters/{cluster}/*",

@@ -1,4 +1,4 @@
-"""The keys of metrics: which workspaces there are, and how much is collected."""
+"""The keys of metrics: which workspaces the stack uses, and how much is collected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOST = "in place; none deletes a workspace that it created, with everything in 
 
 
 class Observability(Model):
-    """Where metrics go, and how many are collected."""
+    """The destinations of metrics, and how many are collected."""
 
     prometheus: Annotated[
         PrometheusWorkspace, Change("in place", f"{_LOST}; nodes that boot afterwards send to it")
@@ -61,10 +61,10 @@ class Observability(Model):
 
     @property
     def existing_prometheus(self) -> str | None:
-        """The ARN of a workspace that is there already."""
+        """The ARN of an existing workspace."""
         return None if self.prometheus in ("none", "create") else self.prometheus
 
     @property
     def existing_grafana(self) -> str | None:
-        """The id of a workspace that is there already."""
+        """The id of an existing workspace."""
         return None if self.grafana in ("none", "create") else self.grafana

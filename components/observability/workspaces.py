@@ -1,4 +1,4 @@
-"""Where metrics go: Amazon Managed Service for Prometheus with alert rules, and Amazon Managed Grafana."""
+"""The workspaces of metrics: Amazon Managed Service for Prometheus with alert rules, and Amazon Managed Grafana."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from . import grafana, keys
 
 @dataclass(frozen=True, kw_only=True)
 class ObservabilityArgs:
-    """What the workspaces are made from: their keys, the file system whose throughput rules know, and what decides
-    which rules there are."""
+    """Inputs of the workspaces: their keys, the file system whose throughput rules use, and the keys that select the
+    rules.
+    """
 
     context: Context
     observability: keys.Observability
@@ -29,11 +30,11 @@ class ObservabilityArgs:
 
 
 class Observability(ComponentResource):
-    """Owns the Prometheus workspace with its rule groups, and the Grafana workspace with its role, where the stack
-    creates them. Of a workspace that is there already it owns the rule groups alone.
+    """Owns the Prometheus workspace with its rule groups, and the Grafana workspace with its role, if the stack creates
+    them. Of an existing workspace it owns only the rule groups.
 
     Nodes that collect read the workspace's address when they boot, so their parameters wait for it, and so does the
-    permission to write to it. Nothing waits for Grafana. Deliberately absent: what collects (``lifecycle/``, and the
+    permission to write to it. Nothing waits for Grafana. Deliberately absent: the collectors (``lifecycle/``, and the
     add-on on EKS), and dashboards.
     """
 
@@ -89,7 +90,7 @@ class Observability(ComponentResource):
 
 
 def _existing(arn: str | None, context: Context) -> Prometheus | None:
-    """The workspace with an ARN; None without one."""
+    """Return the workspace with an ARN; None without one."""
     if arn is None:
         return None
     workspace, region = arn.rsplit("/", 1)[1], context.region

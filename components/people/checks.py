@@ -1,4 +1,4 @@
-"""What is wrong with the list of people."""
+"""Checks of the list of people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .keys import KEY, User
 
 
 def ssh_key_problems(key: str | None, orchestrator: str) -> Iterator[Problem]:
-    """A key of the whole cluster where nobody logs in."""
+    """Report a key of the whole cluster if nobody can log in with it."""
     if key and orchestrator == "eks":
         yield Problem(
             key="hyperpod:sshPublicKey",
@@ -36,7 +36,7 @@ RESERVED = frozenset(
 
 
 def people_problems(users: tuple[User, ...], orchestrator: str) -> Iterator[Problem]:
-    """Everything that is wrong with the list, beside the forms of its values."""
+    """Yield every problem of the list, besides the forms of its values."""
     if users and orchestrator == "eks":
         yield Problem(
             key=KEY,
@@ -77,7 +77,7 @@ def _twice(users: tuple[User, ...]) -> Iterator[Problem]:
 
 
 def _is_key(line: str) -> bool:
-    """Whether the key begins with the type that the line says, as a string of RFC 4251, and is whole."""
+    """Whether the key begins with the type that the line names, as a string of RFC 4251, and is complete."""
     kind, blob = line.split()[:2]
     try:
         data = base64.b64decode(blob, validate=True)

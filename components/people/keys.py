@@ -67,7 +67,7 @@ class User(Model):
 
 
 def with_file(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """The raw values with the list of the file that ``usersFile`` names, and what is wrong with the file."""
+    """Return the raw values with the list of the file that ``usersFile`` names, and the file's problems."""
     name = values.get(FILE_KEY)
     if not name or not isinstance(name, str):
         return dict(values), []

@@ -1,4 +1,4 @@
-"""What is wrong with the ARNs that a configuration names."""
+"""Checks of the ARNs that a configuration names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .problems import Problem
 
 
 def partition_problems(key: str, arn: str, region: Region | None) -> Iterator[Problem]:
-    """A role or policy of another partition than the region's."""
+    """Report a role or policy of another partition than the region's."""
     partition = arn.split(":")[1]
     if region and partition != region.partition:
         yield Problem(

@@ -1,4 +1,4 @@
-"""What the model's fields are made of: lenient models, the effect of a change, strings that must match a pattern."""
+"""Building blocks of the model's fields: lenient models, the effect of a change, strings that must match a pattern."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Model(BaseModel):
 
 
 def models(annotation: Any) -> Iterator[type[Model]]:
-    """The models that a field's type contains."""
+    """Return the models that a field's type contains."""
     if isinstance(annotation, type) and issubclass(annotation, Model):
         yield annotation
     for argument in get_args(annotation):
@@ -80,7 +80,7 @@ def models(annotation: Any) -> Iterator[type[Model]]:
 
 
 def limits(metadata: Sequence[Any]) -> str:
-    """The range of a number, in words; empty if it has no limits."""
+    """Return the range of a number, in words; empty if it has no limits."""
     least: Any = next((one.ge for one in metadata if isinstance(one, Ge)), None)
     most: Any = next((one.le for one in metadata if isinstance(one, Le)), None)
     if least is None:
@@ -92,10 +92,10 @@ def limits(metadata: Sequence[Any]) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """What a change of a key does to a deployed stack.
+    """The effect of a key's change on a deployed stack.
 
-    in place: resources are updated, created or deleted; the cluster and the file system stay. at boot: only what nodes
-    read when they boot changes. in part: some values are refused. refused: every change is refused.
+    in place: resources are updated, created or deleted; the cluster and the file system stay. at boot: only files that
+    nodes read when they boot change. in part: some values are refused. refused: every change is refused.
     """
 
     kind: Literal["in place", "at boot", "in part", "refused"]
@@ -106,7 +106,7 @@ class Change:
 
 
 def _empty_is_none(value: object) -> object:
-    """Pulumi requires a default for an optional key; an empty one means "not set"."""
+    """Treat an empty value as "not set": Pulumi requires a default for an optional key."""
     return None if value in ("", {}) else value
 
 
@@ -120,7 +120,7 @@ REFUSED = Change("refused")
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """The error message for a string that does not match a pattern: what is wrong, and what would be right."""
+    """The error message for a string that does not match a pattern: the mistake, and a correct value."""
 
     what: str
     fix: str
@@ -131,7 +131,7 @@ FORMS: dict[str, Form] = {}
 
 
 def form(pattern: str, what: str, fix: str) -> Any:
-    """A constraint on a string: all of it must match the pattern."""
+    """Return a constraint on a string: all of it must match the pattern."""
     whole = f"^(?:{pattern})$"
     FORMS[whole] = Form(what=what, fix=fix)
     return Field(pattern=whole)

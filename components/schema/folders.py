@@ -1,4 +1,4 @@
-"""Folders of files that a key names on the machine that deploys: what can be wrong with any of them."""
+"""Folders of files that a key names on the machine that deploys, and their possible problems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OF_UNIX = "sed -i 's/\\r$//' {path}"
 
 
 def visible(folder: Path) -> list[Path]:
-    """What is in the folder, in a stable order."""
+    """Return the folder's files, in a stable order."""
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
@@ -23,7 +23,7 @@ def no_folder(key: str, folder: Path, fix: str) -> Iterator[Problem]:
 
 
 def wrong_number(key: str, folder: Path, count: int, most: int, thing: str) -> Iterator[Problem]:
-    """That it has no file, or more than that many. ``thing``: what each of its files is."""
+    """Yield a problem if it has no file, or more than that many. ``thing``: the kind of its files."""
     if not count:
         yield Problem(key=key, what=f"{folder} is empty", fix=f"put a {thing} in it, or leave the key out")
     if count > most:

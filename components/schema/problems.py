@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in the user's terms, and the one error that carries all of it."""
+"""The problems of a configuration, in the user's terms, and the one error that carries them all."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ BY_OPTION = "an option"
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One problem of the configuration: the key, what is wrong, and what would be right.
+    """One problem of the configuration: the key, the mistake, and a correct value.
 
-    ``where`` is the file and line that sets the key, where that is known.
+    ``where`` is the file and line that sets the key, if known.
     """
 
     key: str
@@ -49,13 +49,13 @@ _FORMERLY = {
 
 
 def mistyped(key: str, value: object, wanted: str) -> Problem:
-    """A value that is not of the type that Pulumi.yaml has for its key."""
+    """Report a value whose type is not the one that Pulumi.yaml has for its key."""
     article = "an" if wanted[0] in "aio" else "a"
     return Problem(key=key, what=f"{value!r} is not {article} {wanted}", fix=_FORMERLY.get(key, _EXAMPLES[wanted]))
 
 
 def kept_secret(key: str) -> Problem:
-    """A value that is encrypted in the stack's file. It is not quoted."""
+    """Report a value that is encrypted in the stack's file, without quoting it."""
     return Problem(
         key=key,
         what="must not be a secret; no key supports it: AWS and the state show its value",

@@ -1,1 +1,1 @@
-"""Encryption, recorded sessions, and who may write the scripts that nodes run."""
+"""Encryption, recorded sessions, and the permitted writers of the nodes' scripts."""

@@ -1,4 +1,4 @@
-"""Who may write the lifecycle bucket: the configured identities, or the one that deploys the stack first."""
+"""Chooses the writers of the lifecycle bucket: the configured identities, or the first deployer of the stack."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ OUTPUT = "lifecycleWriters"
 
 
 def deployer(caller: str) -> str:
-    """The deployer's ARN. For a role's session it is the role's ARN with its path, which policies compare."""
+    """Return the deployer's ARN. For a role's session it is the role's ARN with its path, which policies compare."""
     return aws.iam.get_session_context(arn=caller).issuer_arn or caller
 
 
 def writers(configured: Sequence[str], before: Mapping[str, Any], who: str) -> list[str]:
-    """The configured writers; else those in ``before``, the outputs of the last deployment; else ``who``."""
+    """Return the configured writers; otherwise those in ``before``, the outputs of the last deployment; otherwise
+    ``who``.
+    """
     given = tuple(configured) or tuple(before.get(OUTPUT, ()))
     return sorted(given) or [who]
 

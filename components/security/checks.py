@@ -1,4 +1,4 @@
-"""What is wrong with the keys of security."""
+"""Checks of the keys of security."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .keys import Security
 def security_problems(
     chosen: Security, region: Region | None, *, orchestrator: str, own_roles: bool, continuous: bool
 ) -> Iterator[Problem]:
-    """Everything wrong with the keys of security. ``own_roles``: the stack makes the nodes' roles."""
+    """Yield every problem of the keys of security. ``own_roles``: the stack creates the nodes' roles."""
     for number, arn in enumerate(chosen.lifecycle_writers):
         yield from partition_problems(f"hyperpod:security.lifecycleWriters[{number}]", arn, region)
     yield from _kms_key(chosen.kms_key, region, continuous=continuous)

@@ -1,4 +1,4 @@
-"""The customer key: one KMS key for everything that a stack stores, made by the stack or given."""
+"""The customer key: one KMS key for everything that a stack stores, created by the stack or given."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ _GRANTS_OF_AWS = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
 
 @dataclass(frozen=True, kw_only=True)
 class EncryptionArgs:
-    """What the key is made from. ``retained``: something that outlives the stack needs it; ``notified``: services
-    publish to the stack's encrypted topic."""
+    """Inputs of the key. ``retained``: a resource that outlives the stack needs it; ``notified``: services publish to
+    the stack's encrypted topic.
+    """
 
     context: Context
     retained: bool
@@ -40,18 +41,18 @@ class EncryptionArgs:
 
 
 def customer_key(chosen: str | None, args: EncryptionArgs, opts: ResourceOptions) -> Output[str] | None:
-    """The ARN of the key that the stack makes, or of the given one; None where none is wanted."""
+    """Return the ARN of the stack's key or of the given one; None if none is configured."""
     if chosen == CREATE:
         return Encryption("encryption", args, opts).key
     return Output.from_input(chosen) if chosen else None
 
 
 class Encryption(ComponentResource):
-    """Owns the key that the stack makes, with rotation.
+    """Owns the key that the stack creates, with rotation.
 
-    Volumes of nodes and pods, file systems, the lifecycle bucket, log groups, images, workspaces, Kubernetes secrets,
-    and the database of Slurm's accounting with its password are encrypted with it. Deliberately absent: a key for each
-    instance group, which SageMaker recommends for those who want to revoke the grants of single groups, and an alias.
+    It encrypts volumes of nodes and pods, file systems, the lifecycle bucket, log groups, images, workspaces,
+    Kubernetes secrets, and the database of Slurm's accounting with its password. Deliberately absent: a key for each
+    instance group, which SageMaker recommends for revoking the grants of single groups, and an alias.
     """
 
     key: Output[str]
@@ -72,8 +73,8 @@ class Encryption(ComponentResource):
 
 
 def key_policy(context: Context, *, notified: bool) -> str:
-    """The account decides by its IAM policies who uses the key, as with every key whose policy AWS writes; CloudWatch
-    Logs, which has no identity in the account, is let in for this stack's log groups.
+    """Return the key's policy: the account decides by its IAM policies who uses the key, as with every key whose policy
+    AWS writes; CloudWatch Logs, which has no identity in the account, may use it for this stack's log groups.
 
     SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod"; CloudWatch Logs User
     Guide, "Encrypt log data in CloudWatch Logs using AWS KMS".
@@ -108,7 +109,7 @@ def _services(*names: str) -> dict[str, list[str]]:
 
 
 def use_through(context: Context, key: str, service: str) -> list[Statement]:
-    """What a role needs to have a service encrypt with the key for it, and for nothing else.
+    """Allow a role to have a service encrypt with the key on its behalf, and nothing else.
 
     AWS KMS Developer Guide, "kms:ViaService" and "kms:GrantIsForAWSResource".
     """
@@ -121,13 +122,13 @@ def use_through(context: Context, key: str, service: str) -> list[Statement]:
 
 
 def decrypt_through(context: Context, key: str, service: str) -> list[Statement]:
-    """What a role needs to read what a service has encrypted with the key."""
+    """Allow a role to read data that a service has encrypted with the key."""
     return [allow(["kms:Decrypt"], [key], _via(context, service))]
 
 
 def node_statements(context: Context, key: str, *, sessions: bool) -> list[Statement]:
-    """What a node's role needs of the key: HyperPod's grants for its volumes, the scripts in the bucket, and with
-    ``sessions`` the log group of those.
+    """Return a node role's permissions on the key: HyperPod's grants for its volumes, the scripts in the bucket, and
+    with ``sessions`` their log group.
 
     SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod".
     """
@@ -141,8 +142,8 @@ def node_statements(context: Context, key: str, *, sessions: bool) -> list[State
 
 
 def log_statements(context: Context, key: str) -> list[Statement]:
-    """What a role needs to write or read log groups that are encrypted with the key: CloudWatch Logs uses it in the
-    caller's name, beside its own.
+    """Allow a role to write or read log groups that are encrypted with the key: CloudWatch Logs uses it in the caller's
+    name, in addition to its own.
 
     CloudWatch Logs User Guide, "Encrypt log data in CloudWatch Logs using AWS KMS": permissions on the calling IAM
     principal, for reading and writing encrypted log data.
@@ -152,10 +153,10 @@ def log_statements(context: Context, key: str) -> list[Statement]:
 
 
 def workspace_statements(context: Context, key: str | None) -> list[Statement]:
-    """What a role needs to write to, or query, the Prometheus workspace that the stack encrypts with the key; nothing
-    for a workspace that is there already, whose key is not known.
+    """Allow a role to write to, or query, the Prometheus workspace that the stack encrypts with the key; nothing for an
+    existing workspace, whose key is not known.
 
-    Amazon Managed Service for Prometheus User Guide, "Encryption at rest", step 3: who reads its data uses the key, and
+    Amazon Managed Service for Prometheus User Guide, "Encryption at rest", step 3: readers of its data use the key, and
     the statement for principals of the account.
     """
     if key is None or context.prometheus is None or not context.prometheus.own:
@@ -164,12 +165,14 @@ def workspace_statements(context: Context, key: str | None) -> list[Statement]:
 
 
 def _via(context: Context, service: str) -> dict[str, dict[str, str]]:
-    """That a service uses the key for the caller."""
+    """Require that a service uses the key for the caller."""
     return {"StringEquals": {"kms:ViaService": f"{service}.{context.region.name}.{context.region.dns_suffix}"}}
 
 
 def key_problems(arn: str | None, account: str) -> Iterator[Problem]:
-    """What makes a given key unusable, as far as KMS tells before anything is encrypted; its policy it does not."""
+    """Report what makes a given key unusable, as far as KMS says before anything is encrypted. It does not check its
+    policy.
+    """
     if not arn or arn == CREATE:
         return
     if (owner := arn.split(":")[4]) != account:

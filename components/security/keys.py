@@ -12,7 +12,7 @@ PodSecurity = Literal["baseline", "restricted"]
 
 
 class Security(Model):
-    """Permissions, where AWS's examples allow more than a cluster needs, and encryption."""
+    """Permissions that AWS's examples grant more widely than a cluster needs, and encryption."""
 
     lifecycle_writers: Annotated[
         tuple[WriterArn, ...], Change("in part", "in place; refused without the identity that deploys")

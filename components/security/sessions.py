@@ -1,4 +1,4 @@
-"""A record of what people do in sessions with nodes."""
+"""Records people's sessions with nodes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ SESSIONS = "sessions"
 
 @dataclass(frozen=True, kw_only=True)
 class SessionLogsArgs:
-    """What the record is made from. ``run_as``: sessions start as the account that the caller's tag names."""
+    """Inputs of the record. ``run_as``: sessions start as the account that the caller's tag names."""
 
     context: Context
     run_as: bool = False
 
 
 class SessionLogs(ComponentResource):
-    """Owns the log group for sessions, and the document of Session Manager whose sessions are written to it.
+    """Owns the log group for sessions, and the Session Manager document whose sessions are written to it.
 
-    Deliberately absent: the account's own preferences (SSM-SessionManagerRunShell), which are every other node's too.
-    Whoever may start a session with another document leaves no record: docs/security.md has the policy for that.
+    Deliberately absent: the account's own preferences (SSM-SessionManagerRunShell), which apply to every other node
+    too. Sessions that use another document are not recorded: docs/security.md has the policy against that.
     """
 
     def __init__(self, name: str, args: SessionLogsArgs, opts: ResourceOptions | None = None) -> None:
@@ -56,9 +56,9 @@ class SessionLogs(ComponentResource):
 
 
 def preferences(args: SessionLogsArgs, group: str) -> dict[str, Any]:
-    """The document (Systems Manager User Guide, "Session document schema"). A session whose log group is not encrypted
-    with a key of the customer's does not begin where ``cloudWatchEncryptionEnabled`` is true. One that is run as
-    somebody does not begin without a name: there is no default, which would let in whoever has no tag.
+    """Return the document (Systems Manager User Guide, "Session document schema"). With
+    ``cloudWatchEncryptionEnabled``, a session does not start unless a customer key encrypts its log group. A session
+    with Run As does not start without a name: there is no default, which would admit callers without the tag.
     """
     return {
         "schemaVersion": "1.0",

@@ -1,1 +1,1 @@
-"""Slurm: its keys, its checks, and what it asks of the cluster."""
+"""Slurm: its keys, its checks, and its additions to the cluster."""

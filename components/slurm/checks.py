@@ -1,4 +1,4 @@
-"""What is wrong with the keys of Slurm. Every rule yields its own problems."""
+"""Checks of the keys of Slurm. Every rule yields its own problems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def slurm_problems(
     existing_vpc: bool,
     continuous: bool,
 ) -> Iterator[Problem]:
-    """Everything wrong with the keys of Slurm, but for the folders that they name."""
+    """Yield every problem of the keys of Slurm, except for the folders that they name."""
     if settings.orchestrator == "eks":
         if chosen != Slurm():
             fix = "leave it out with orchestrator eks; there it is hyperpod:teams"

@@ -1,7 +1,7 @@
-"""The folder of the stack's own additions to slurm.conf, ``slurm.extraConf``: its files, and what is wrong with them.
+"""The folder of the stack's own additions to slurm.conf, ``slurm.extraConf``: its files, and their problems.
 
-The folder is on the machine that deploys, so only a deployment looks at it. What is refused here is what can be known
-without Slurm. The controller itself tries every line before it uses any (lifecycle/hyperpod_node/slurm/trial.py).
+The folder is on the machine that deploys, so only a deployment reads it. This refuses what can be known without Slurm.
+The controller itself tries every line before it uses any (lifecycle/hyperpod_node/slurm/trial.py).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _PARTITIONS = {*RESERVED[1:], *(one.slurm_partition for one in ACCELERATORS.valu
 
 
 def files(folder: str | None) -> list[Path]:
-    """The files, in the order in which Slurm reads them."""
+    """Return the files, in the order in which Slurm reads them."""
     return visible(Path(folder)) if folder else []
 
 
 def problems(slurm: Any) -> list[Problem]:
-    """Everything that is wrong with the folder, if the value of ``hyperpod:slurm`` names one."""
+    """Yield every problem of the folder, if the value of ``hyperpod:slurm`` names one."""
     folder = slurm.get("extraConf") if isinstance(slurm, dict) else None
     return list(_problems(Path(folder))) if folder and isinstance(folder, str) else []
 
@@ -69,7 +69,7 @@ def _problems(folder: Path) -> Iterator[Problem]:
 
 
 def _of_text(text: str, path: str, seen: dict[str, str]) -> Iterator[tuple[int, str, str]]:
-    """Line, what is wrong, and what would be right. ``seen``: where each parameter is set so far."""
+    """Yield the line, the mistake and a correct value. ``seen``: where each parameter is set so far."""
     for number, line in _logical_lines(text):
         if not _PRINTED.fullmatch(line):
             yield number, "has a character that is not plain ASCII", "only letters, digits and signs of ASCII"
@@ -111,7 +111,9 @@ def _of_parameter(name: str, where: str, seen: dict[str, str]) -> Iterator[tuple
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with the number of the first, without comments; a backslash at its end continues a line (slurm.conf(5))."""
+    """Return lines with the number of the first, without comments; a backslash at the end continues a line
+    (slurm.conf(5)).
+    """
     started, begun = 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         started = started or number

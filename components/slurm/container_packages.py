@@ -1,6 +1,6 @@
-"""The folder of Enroot's and Pyxis's packages, ``hyperpod:slurm.containerPackages``: its files, and what is wrong.
+"""The folder of Enroot's and Pyxis's packages, ``hyperpod:slurm.containerPackages``: its files, and their problems.
 
-The folder is on the machine that deploys, so only a deployment looks at it; a node gets the files with the lifecycle
+The folder is on the machine that deploys, so only a deployment reads it; a node gets the files with the lifecycle
 scripts, and checks them by the same digests.
 """
 
@@ -21,7 +21,7 @@ MOST_BYTES = 64 << 20
 
 
 def files(packages: str | None) -> list[Path]:
-    """The packages of the folder and their digests, in a stable order."""
+    """Return the packages of the folder and their digests, in a stable order."""
     if not packages:
         return []
     folder = Path(packages)
@@ -29,7 +29,7 @@ def files(packages: str | None) -> list[Path]:
 
 
 def problems(slurm: object) -> list[Problem]:
-    """Everything that is wrong with the folder that the keys of Slurm name, if they name one."""
+    """Yield every problem of the folder, if the keys of Slurm name one."""
     folder = slurm.get("containerPackages") if isinstance(slurm, dict) else None
     return list(_problems(Path(folder))) if folder and isinstance(folder, str) else []
 

@@ -1,4 +1,4 @@
-"""What cannot hold where HyperPod's image sets Slurm up (``slurm.setup: image``): each such key, with the reason."""
+"""Refuses keys that ``slurm.setup: image`` cannot serve, each with the reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OUT = "leave it out with slurm.setup image"
 
 
 def image_problems(slurm: Slurm, fsx: Fsx, *, continuous: bool) -> Iterator[Problem]:
-    """Every key that the image's set-up cannot serve."""
+    """Yield every key that the image's set-up cannot serve."""
     if not slurm.by_image:
         return
     accounting = slurm.accounting

@@ -1,4 +1,4 @@
-"""The keys of Slurm: its accounting, who may use how much, containers, and what is added to its configuration."""
+"""The keys of Slurm: its accounting, limits, containers, and additions to its configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only Slurm has: node types of the instance groups, partitions, and the users' SSH key."""
+"""The Slurm orchestrator: node types of the instance groups, partitions, and the users' SSH key."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _NODE_TYPES = {"controller": "Controller", "login": "Login", "worker": "Compute"
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmArgs:
-    """What it is made from. ``ssh_public_key``: the one that may log in as ubuntu; ``accounting``: the database that
-    HyperPod's own slurmdbd uses, None where the scripts know it."""
+    """Inputs of the orchestrator. ``ssh_public_key``: the key that may log in as ubuntu; ``accounting``: the database
+    of HyperPod's own slurmdbd, None if the scripts know it.
+    """
 
     context: Context
     ssh_public_key: str | None = None
@@ -29,14 +30,14 @@ class SlurmArgs:
 
 
 class Slurm(ComponentResource):
-    """Owns the parameter with the users' public key, where one is given; HyperPod itself runs Slurm on the nodes.
+    """Owns the parameter with the users' public key, if one is given; HyperPod itself runs Slurm on the nodes.
 
-    HyperPod's agent writes slurm.conf from each group's node type and partition, and keeps what our scripts and people
-    add. Deliberately absent: its strategy, because Merge is the default, and the only one of continuous provisioning,
-    which refuses a request that names any (SageMaker Developer Guide, "Migrating to API-driven Slurm configuration" and
-    "Continuous provisioning for enhanced cluster operations with Slurm"; assumption slurm-merge); a second
-    controller, for which that API has nothing (docs/limits.md), and accounting, which the nodes' scripts set up, or
-    HyperPod's image, which is told of a database on RDS.
+    HyperPod's agent writes slurm.conf from each group's node type and partition, and keeps the additions of our scripts
+    and people. Deliberately absent: its strategy, because Merge is the default, and the only one of continuous
+    provisioning, which refuses a request that names any (SageMaker Developer Guide, "Migrating to API-driven Slurm
+    configuration" and "Continuous provisioning for enhanced cluster operations with Slurm"; assumption slurm-merge); a
+    second controller, for which that API has nothing (docs/limits.md), and accounting, which the nodes' scripts set up,
+    or HyperPod's image, which gets the address of a database on RDS.
     """
 
     orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
@@ -64,7 +65,7 @@ class Slurm(ComponentResource):
         self.register_outputs({})
 
     def group_config(self, group: InstanceGroup) -> GroupConfig:
-        """A group's node type, and for workers their partition."""
+        """Return a group's node type, and for workers their partition."""
         return GroupConfig(
             slurm_config=aws_native.sagemaker.ClusterSlurmConfigArgs(
                 node_type=aws_native.sagemaker.ClusterSlurmConfigNodeType(_NODE_TYPES[group.role]),
@@ -73,9 +74,9 @@ class Slurm(ComponentResource):
         )
 
     def prepare_training(self, cluster: Cluster, storage: Storage, groups: Sequence[Input[str]]) -> None:
-        """Nothing: the nodes' scripts set up what Slurm's jobs need."""
+        """Do nothing: the nodes' scripts set up what Slurm's jobs need."""
 
 
 def connect_command(stack: str) -> str:
-    """How a person reaches the controller: the verb finds its instance, which comes with the cluster."""
+    """Return the command by which a person reaches the controller: the verb finds its instance."""
     return f"hyperpod node connect {stack}"

@@ -1,4 +1,4 @@
-"""The names of worker groups as names of their partitions in Slurm."""
+"""Checks the names of worker groups as names of their partitions in Slurm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..workers.keys import ClusterKeys
 
 
 def worker_partition_problems(settings: ClusterKeys) -> Iterator[Problem]:
-    """Groups whose partition would be another one's. A cluster's only group needs none of its own.
+    """Report groups whose partition would have the name of another. A cluster's only group has no separate one.
 
     Group names and HyperPod's own partition names have the same form (SageMaker API Reference,
     ClusterInstanceGroupSpecification and ClusterSlurmConfigDetails), and Slurm limits them no further.

@@ -1,4 +1,4 @@
-"""Rules of the file systems, hyperpod:fsx."""
+"""Checks of the file systems, hyperpod:fsx."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_HOMES_TOO = ("backupDays", "retainOnDelete")
 
 
 def file_system_problems(fsx: Fsx, gib: int, settings: ClusterKeys, *, existing_vpc: bool) -> Iterator[Problem]:
-    """Everything wrong with ``hyperpod:fsx``. ``gib``: the capacity, by the size where it is not given."""
+    """Yield every problem of ``hyperpod:fsx``. ``gib``: the capacity, by the size if it is not given."""
     yield from _fsx(fsx, settings.orchestrator, existing_vpc=existing_vpc)
     yield from _fsx_efa(fsx, gib, settings)
 
@@ -113,7 +113,7 @@ def _existing_file_system(fsx: Fsx, *, existing_vpc: bool) -> Iterator[Problem]:
 
 
 def _fsx_efa(fsx: Fsx, gib: int, settings: ClusterKeys) -> Iterator[Problem]:
-    """What EFA to the file system requires.
+    """Check the requirements of EFA to the file system.
 
     The rules of existing security groups are not checked here. FSx itself refuses groups that do not allow all traffic
     to and from themselves.
@@ -151,10 +151,11 @@ def _fsx_efa(fsx: Fsx, gib: int, settings: ClusterKeys) -> Iterator[Problem]:
 
 
 def file_servers(fsx: Fsx, gib: int) -> int:
-    """Addresses of new file systems: one for each storage server and each metadata server of Lustre, and one for homes.
+    """Count the addresses of new file systems: one for each storage server and each metadata server of Lustre, and one
+    for homes.
 
     Amazon FSx for Lustre User Guide, "IP addresses for file systems": TiB for each storage server, and a metadata
-    server for 12,000 IOPS; "File system metadata performance": IOPS of the automatic mode, which EFA comes with.
+    server for 12,000 IOPS; "File system metadata performance": IOPS of the automatic mode, which EFA uses.
     """
     homes = 1 if fsx.home_storage_gib else 0
     if fsx.file_system_id:

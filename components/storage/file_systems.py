@@ -1,4 +1,4 @@
-"""The shared file systems, found by the nodes through an exact tag: FSx for Lustre, and for homes FSx for OpenZFS."""
+"""The shared file systems, which nodes find through an exact tag: FSx for Lustre, and FSx for OpenZFS for homes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOME_OPTIONS = ("rw", "crossmnt", "sync", "no_root_squash")
 
 @dataclass(frozen=True, kw_only=True)
 class StorageArgs:
-    """What the file systems are made from: their keys, and the capacity of the one for /fsx.
+    """Inputs of the file systems: their keys, and the capacity of the one for /fsx.
 
     ``ready`` are the rules of the security groups: FSx checks them, and refuses groups that do not allow its traffic.
     """
@@ -51,13 +51,13 @@ class Storage(ComponentResource):
     The cluster does not wait for it: it takes about ten minutes, as instances do, and nodes look for the one file
     system whose tag is exactly this stack's cluster id. FSx always encrypts, by default with a key that AWS owns. EFA
     is fixed at creation, and with it the throughput. New and changed files are written back to the bucket. An object is
-    deleted with its file only with ``export_deletes``, so that a job's ``rm`` does not delete a data set. Where the
-    configuration gives homes a size, it owns a second file system for them, on OpenZFS. The nodes mount that, too, by
+    deleted with its file only with ``export_deletes``, so that a job's ``rm`` does not delete a data set. If the
+    configuration gives homes a size, it owns a second file system for them, on OpenZFS, which the nodes also mount
     themselves. ``mounts`` are what HyperPod itself would mount (SageMaker API Reference, ClusterInstanceStorageConfig):
-    a cluster that has them waits for the file systems, and no page says what happens where a mount fails.
-    A file system that is there already it only looks up, so that the stack never changes or deletes it; the link is
-    the stack's own. ``capacity_gib`` and ``bandwidth``, in bytes per second, wait for no file system that the stack
-    makes. Deliberately absent: the linked bucket (it is the user's, and outlives the stack).
+    a cluster that has them waits for the file systems, and no page says what happens if a mount fails. It only looks up
+    an existing file system, so that the stack never changes or deletes it; the link is the stack's own.
+    ``capacity_gib`` and ``bandwidth``, in bytes per second, do not wait for the stack's own file system. Deliberately
+    absent: the linked bucket (it is the user's, and outlives the stack).
     """
 
     capacity_gib: Output[int]
@@ -117,7 +117,7 @@ class Storage(ComponentResource):
         self.register_outputs(self.outputs)
 
     def _lustre(self, name: str, args: StorageArgs) -> aws.fsx.LustreFileSystem:
-        """The stack's own file system for /fsx."""
+        """Create the stack's own file system for /fsx."""
         context, fsx = args.context, args.fsx
         metadata = aws.fsx.LustreFileSystemMetadataConfigurationArgs(mode="AUTOMATIC") if fsx.efa else None
         return aws.fsx.LustreFileSystem(
@@ -148,7 +148,9 @@ class Storage(ComponentResource):
         )
 
     def _home(self, name: str, args: StorageArgs) -> aws.fsx.OpenZfsFileSystem:
-        """The file system for /home. By its type the nodes tell it from the other one, which has the same tag."""
+        """Create the file system for /home. Nodes distinguish it from the other one, which has the same tag, by its
+        type.
+        """
         context, fsx = args.context, args.fsx
         return aws.fsx.OpenZfsFileSystem(
             f"{name}-home",
@@ -186,6 +188,7 @@ class Storage(ComponentResource):
 
 
 def bandwidth(gib: int, throughput: float) -> int:
-    """Bytes per second of ``gib`` at ``throughput`` MB/s for each TiB (FSx for Lustre User Guide, "Managing throughput
-    capacity")."""
+    """Return the bytes per second of ``gib`` at ``throughput`` MB/s for each TiB (FSx for Lustre User Guide, "Managing
+    throughput capacity").
+    """
     return int(gib * throughput) * 1_000_000 // 1024

@@ -48,5 +48,5 @@ class Fsx(Model):
 
     @property
     def own_home(self) -> bool:
-        """Whether /home is a file system of its own."""
+        """Whether /home is a separate file system."""
         return bool(self.home_file_system_id or self.home_storage_gib)

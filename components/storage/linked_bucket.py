@@ -1,4 +1,4 @@
-"""The bucket that is linked to the file system: looked at before anything is created."""
+"""Checks the bucket that is linked to the file system before anything is created."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MISSING, _MOVED = ("couldn't find resource", "StatusCode: 404", "NoSuchBucket")
 
 
 def bucket_problems(bucket: str | None, here: str) -> Iterator[Problem]:
-    """A linked bucket that does not exist, or is in another region than ``here``, the file system's.
+    """Report a linked bucket that does not exist, or is in another region than ``here``, the file system's.
 
-    What changes in it is imported, and that is possible only within a region (FSx for Lustre User Guide, "Region and
-    account support for linked S3 buckets"). A bucket that the caller may not look at can be another account's.
+    Its changes are imported, which is possible only within a region (FSx for Lustre User Guide, "Region and account
+    support for linked S3 buckets"). A bucket that the caller may not read can belong to another account.
     """
     if not bucket:
         return

@@ -1,4 +1,4 @@
-"""What is wrong with instance groups."""
+"""Checks of instance groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ULTRASERVERS, ULTRASERVER_REGION, ULTRASERVER_ZONE = "ml.p6e-", "us-east-1", "us
 def worker_problems(
     settings: ClusterKeys, region: Region | None, *, existing_vpc: bool, continuous: bool
 ) -> Iterator[Problem]:
-    """Everything wrong with the worker groups but for what their types imply. ``continuous``: how nodes come."""
+    """Yield every problem of the worker groups, except those of their types. ``continuous``: how nodes come."""
     for name, times in Counter(group.name for group in settings.workers).items():
         if times > 1:
             yield Problem(key="hyperpod:workers", what=f'{times} groups are named "{name}"', fix="names must differ")
@@ -110,7 +110,7 @@ def _capacity(key: str, group: WorkerGroup, region: Region | None, *, continuous
 
 
 def head_node_problems(settings: ClusterKeys, lost_node_seconds: int) -> Iterator[Problem]:
-    """Everything wrong with controller and login nodes."""
+    """Yield every problem of controller and login nodes."""
     if settings.orchestrator == "eks":
         given = {
             "login": settings.login is not None,

@@ -15,7 +15,7 @@ class InstanceGroup:
     """One HyperPod instance group with every value filled in.
 
     ``volume_gib`` is the data volume at /opt/sagemaker. ``taints`` are those of its Kubernetes nodes. ``partition`` is
-    that into which HyperPod's agent puts its nodes on Slurm, empty for head nodes.
+    the one into which HyperPod's agent puts its nodes on Slurm, empty for head nodes.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The keys of instance groups, and the sizes that fill in what they leave out."""
+"""The keys of instance groups, and the sizes that fill in missing values."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class WorkerGroup(Model):
 
     @property
     def accelerated(self) -> bool:
-        """Whether its nodes have accelerators; a name that no type can have counts as one that has."""
+        """Whether its nodes have accelerators; a name that no type can have counts as accelerated."""
         return (row := find(self.instance_type)) is None or bool(row.accelerator)
 
 
@@ -127,7 +127,7 @@ class Login(Model):
 
 
 class ClusterKeys(Model):
-    """The keys that say what the cluster is and which nodes it has: what most rules of other features ask for."""
+    """The keys that describe the cluster and its nodes, on which most rules of other features depend."""
 
     cluster_name: Annotated[ClusterName, REFUSED] = "hyperpod"
     orchestrator: Annotated[Literal["slurm", "eks"], REFUSED] = "slurm"
@@ -144,18 +144,18 @@ class ClusterKeys(Model):
 
     @property
     def groups(self) -> tuple[WorkerGroup, ...]:
-        """The configured worker groups, or one of the accelerator's default type."""
+        """Return the configured worker groups, or one of the accelerator's default type."""
         default = WorkerGroup(name="workers", instanceType=ACCELERATORS[self.accelerator].default_worker_type)
         return self.workers or (default,)
 
     def count_of(self, group: WorkerGroup) -> int:
-        """Number of nodes in a worker group: as configured, or the default."""
+        """Return the number of nodes in a worker group: as configured, or the default."""
         if group.count is not None:
             return group.count
         return SIZES[self.size].workers if group.accelerated else SYSTEM_NODES
 
     def volume_of(self, group: WorkerGroup) -> int:
-        """Data volume of a worker group's nodes in GiB: as configured, or the default."""
+        """Return the data volume of a worker group's nodes in GiB: as configured, or the default."""
         if group.volume_gib is not None:
             return group.volume_gib
         return SIZES[self.size].volume_gib if group.accelerated else HEAD_VOLUME_GIB

@@ -1,4 +1,4 @@
-"""Which worker groups accept any pod, and the taints that keep such pods off nodes with accelerators.
+"""Decides which worker groups accept any pod, and which taints keep such pods off nodes with accelerators.
 
 A worker group without accelerators runs the Kubernetes cluster's own pods: DNS, storage drivers, operators, queues.
 """
@@ -12,7 +12,7 @@ from .keys import ClusterKeys, Taint, WorkerGroup
 
 
 def system_groups(settings: ClusterKeys) -> tuple[WorkerGroup, ...]:
-    """The groups for the cluster's own pods; none where these share the other groups' nodes."""
+    """Return the groups for the cluster's own pods; none if these share the other groups' nodes."""
     return tuple(
         group
         for group in settings.groups
@@ -21,7 +21,7 @@ def system_groups(settings: ClusterKeys) -> tuple[WorkerGroup, ...]:
 
 
 def open_groups(settings: ClusterKeys) -> tuple[WorkerGroup, ...]:
-    """The groups whose nodes accept any pod: pods without tolerations can run only there."""
+    """Return the groups whose nodes accept any pod: pods without tolerations can run only there."""
     return tuple(group for group in settings.groups if _open(settings, group, taints_of(settings, group)))
 
 
@@ -30,7 +30,7 @@ def _open(settings: ClusterKeys, group: WorkerGroup, taints: Iterable[Taint]) ->
 
 
 def taints_of(settings: ClusterKeys, group: WorkerGroup) -> tuple[Taint, ...]:
-    """A group's taints: the configured ones, or one that reserves accelerators where other pods have other nodes.
+    """Return a group's taints: the configured ones, or one that reserves accelerators if other pods have other nodes.
 
     The taint has the name of the accelerator's resource, and pods that request the resource tolerate it (admission
     plugin ExtendedResourceToleration, enabled on EKS: Amazon EKS User Guide, "View Amazon EKS platform versions").

@@ -1,4 +1,4 @@
-"""What follows from the instance types of a stack: what cannot be, and what people should know before they pay."""
+"""Checks what a stack's instance types rule out, and warns of what people should know before they pay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _NO_BFLOAT16 = "T4"
 
 
 def type_problems(settings: ClusterKeys, *, packages: bool) -> Iterator[Problem]:
-    """No accelerators at all, what HyperPod does not test, and what nodes with Arm processors cannot do here.
+    """Report a stack without accelerators, tests that HyperPod lacks, and what nodes with Arm processors cannot do
+    here.
 
     HyperPod has ARM64 images of every supported Kubernetes version and of Slurm 25.11 (SageMaker Developer Guide,
     "SageMaker HyperPod AMI releases for Amazon EKS", August 29, 2026, and "... for Slurm", September 17, 2026).
@@ -58,8 +59,9 @@ def type_problems(settings: ClusterKeys, *, packages: bool) -> Iterator[Problem]
 
 
 def _untested(settings: ClusterKeys, key: str, group: WorkerGroup) -> Iterator[Problem]:
-    """Deep health checks are for accelerators, and with Slurm for GPUs (SageMaker Developer Guide, "Deep health checks"
-    of EKS and of Slurm clusters, instance type compatibility)."""
+    """Refuse deep health checks for other types than accelerated ones, with Slurm GPUs (SageMaker Developer Guide,
+    "Deep health checks" of EKS and of Slurm clusters, instance type compatibility).
+    """
     if not group.accelerated:
         yield Problem(key=key, what=f"{group.instance_type} has no accelerators to check", fix="leave it out")
     elif settings.orchestrator == "slurm" and settings.accelerator != "gpu":
@@ -71,7 +73,9 @@ def _untested(settings: ClusterKeys, key: str, group: WorkerGroup) -> Iterator[P
 
 
 def _for_x86(key: str, name: str, packages: bool) -> Iterator[Problem]:
-    """Enroot's packages go to every node of a cluster, and `hyperpod download containers` fetches those for x86_64."""
+    """Refuse Enroot's packages on Arm: they go to every node, and `hyperpod download containers` fetches those for
+    x86_64.
+    """
     if packages:
         yield Problem(
             key=key,
@@ -81,7 +85,7 @@ def _for_x86(key: str, name: str, packages: bool) -> Iterator[Problem]:
 
 
 def type_notes(groups: Sequence[InstanceGroup], *, slurm: bool) -> Iterator[str]:
-    """What the instance types of a stack lack, in words for people who are about to pay for it."""
+    """Name what a stack's instance types lack, for people who are about to pay for it."""
     nodes = sum(group.count for group in groups if group.role == "worker" and group.type.accelerator)
     for row in {group.type.name: group.type for group in groups}.values():
         if not row.catalogued:

@@ -1,4 +1,4 @@
-"""What the API server refuses of everybody, whatever their rights: rules that it checks itself."""
+"""Rules by which the API server refuses objects, whatever the caller's rights."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ _Rules = Mapping[str, str]
 
 
 class Admission(ComponentResource):
-    """Owns the policies that refuse Services with ``externalIPs``, and in teams' namespaces what goes around limits.
+    """Owns the policies that refuse Services with ``externalIPs``, and objects in teams' namespaces that bypass limits.
 
     Whoever may create a Service could otherwise take over any address for all pods of the cluster (CVE-2020-8554). A
-    pod with a priority preempts others' pods, and one that names its node passes the scheduler; neither is in any
-    queue. Where there are queues (``queued``), only their jobs have devices: a pod of nobody's job is not counted.
-    Deliberately absent: Services with ports on nodes or load balancers, which the teams' quotas refuse.
+    pod with a priority preempts others' pods, and one that names its node bypasses the scheduler; neither is in any
+    queue. With queues (``queued``), only their jobs have devices: no queue counts a pod without a job. Deliberately
+    absent: Services with ports on nodes or load balancers, which the teams' quotas refuse.
     """
 
     def __init__(self, name: str, *, queued: bool, opts: ResourceOptions | None = None) -> None:
@@ -119,8 +119,9 @@ class Admission(ComponentResource):
         *,
         of_teams: _Rules | None = None,
     ) -> None:
-        """A policy whose rules (expression: what the API server says) all must hold: everywhere, or with these
-        variables in teams' namespaces."""
+        """Create a policy whose rules (expression: the API server's message) must all hold: everywhere, or with these
+        variables in teams' namespaces.
+        """
         metadata = meta.ObjectMetaArgs(name=policy_name)
         there = meta.LabelSelectorRequirementArgs(key=TEAM_LABEL, operator="Exists")
         policy = admission.ValidatingAdmissionPolicy(

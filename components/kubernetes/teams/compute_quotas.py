@@ -1,4 +1,4 @@
-"""SageMaker's compute quotas: what each team has, lends and borrows with task governance."""
+"""SageMaker's compute quotas: each team's own, lent and borrowed devices with task governance."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ _REGIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeQuotasArgs:
-    """What the quotas are made from. ``groups`` are those that jobs train on. ``shares`` is each namespace's part of
-    the cluster; the sum is 1. ``namespaces`` are the teams', by name."""
+    """Inputs of the quotas. ``groups`` are those on which jobs train. ``shares`` is each namespace's part of the
+    cluster; the sum is 1. ``namespaces`` are the teams', by name.
+    """
 
     settings: KubernetesKeys
     region: str
@@ -44,11 +45,11 @@ class ComputeQuotasArgs:
 
 
 class ComputeQuotas(ComponentResource):
-    """Owns a quota for each team: SageMaker makes of each a queue in the team's namespace.
+    """Owns a quota for each team, of which SageMaker makes a queue in the team's namespace.
 
-    A quota comes after its namespace, and so after the add-on and the nodes, and goes before all of them: a cluster
-    with quotas cannot be deleted (SageMaker Developer Guide, HyperPod task governance, "Troubleshoot"). Deliberately
-    absent: the cluster's policy with its priorities, for which pulumi-aws-native 1.84.0 has no type
+    A quota is created after its namespace, and so after the add-on and the nodes, and deleted before all of them: a
+    cluster with quotas cannot be deleted (SageMaker Developer Guide, HyperPod task governance, "Troubleshoot").
+    Deliberately absent: the cluster's policy with its priorities, for which pulumi-aws-native 1.84.0 has no type
     (``operations/kubernetes/governance.py``).
     """
 
@@ -90,7 +91,7 @@ class ComputeQuotas(ComponentResource):
 def _resources(
     groups: Sequence[InstanceGroup], share: float, before: float
 ) -> list[sagemaker.ComputeQuotaResourceConfigArgs]:
-    """A share of the devices of each type of instance. SageMaker adds CPUs and memory in the same proportion."""
+    """Return a share of the devices of each instance type. SageMaker adds CPUs and memory in the same proportion."""
     totals: dict[str, int] = {}
     for group in groups:
         totals[group.type.name] = totals.get(group.type.name, 0) + group.count * group.type.accelerators

@@ -1,4 +1,4 @@
-"""The directories of the stack's file system: who may mount which of them, and whose they are."""
+"""The directories of the stack's file system: their owners, and the claims that mount them."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class FileSystem:
 
 @dataclass(frozen=True, kw_only=True)
 class Mount:
-    """A directory of the file system, as one claim of one namespace gets it. The empty one is the root.
+    """A directory of the file system for one claim of one namespace. The empty one is the root.
 
-    ``gid`` is a group that every pod with the claim is in (Kubernetes, "Configure a Pod to Use a PersistentVolume for
-    Storage", access control). ``shared_handle``: as CSI knows the whole file system.
+    ``gid`` is a group of every pod with the claim (Kubernetes, "Configure a Pod to Use a PersistentVolume for Storage",
+    access control). ``shared_handle``: as CSI knows the whole file system.
     """
 
     namespace: str
@@ -63,19 +63,19 @@ class Mount:
 
 
 def directory_of(settings: KubernetesKeys, team: Team) -> str:
-    """The directory that belongs to a team's user."""
+    """Return the directory that belongs to a team's user."""
     return f"{TEAMS}/{team.name}" if settings.teams else SHARED
 
 
 def declare(
     name: str, system: FileSystem, mount: Mount, parent: pulumi.Resource, inside: ResourceOptions
 ) -> kubernetes.core.v1.PersistentVolumeClaim:
-    """A volume of the file system that no other claim can bind, and the claim, which is created with ``inside``.
+    """Create a volume of the file system that no other claim can bind, and the claim, which is created with ``inside``.
 
-    FSx for Lustre User Guide, "Mounting specific filesets": a directory behind the mount name is all that the client
-    sees; the CSI driver puts the mount name into that place as it is (its pkg/driver/node.go). Every volume has a
-    handle of its own: a pod with two volumes of one handle never starts (kubernetes issue 132921). The volume is not in
-    the namespace and waits for nothing: it is deleted when its claim is, with the namespace.
+    FSx for Lustre User Guide, "Mounting specific filesets": the client sees only a directory behind the mount name; the
+    CSI driver puts the mount name into that place unchanged (its pkg/driver/node.go). Every volume has a separate
+    handle: a pod with two volumes of one handle never starts (kubernetes issue 132921). The volume is not in the
+    namespace and waits for nothing: it is deleted when its claim is, with the namespace.
     """
     capacity, modes = (
         {"storage": Output.concat(Output.from_input(system.capacity_gib).apply(str), "Gi")},
@@ -125,7 +125,7 @@ def declare(
 
 @dataclass(frozen=True, kw_only=True)
 class DirectoriesArgs:
-    """What they are made from. ``cluster`` is the HyperPod cluster, whose nodes run the jobs; ``empties`` as in
+    """Inputs of the directories. ``cluster`` is the HyperPod cluster, whose nodes run the jobs; ``empties`` as in
     ``EksAddons``: administrators run pods here that mount the file system.
 
     The jobs wait for it: until task governance's Kueue has a node, its webhooks refuse every job (Kueue's chart,
@@ -140,10 +140,10 @@ class DirectoriesArgs:
 
 
 class Directories(ComponentResource):
-    """Owns a namespace of administrators alone, which has the root of the file system, and a job for each directory.
+    """Owns a namespace for administrators only, which has the root of the file system, and a job for each directory.
 
-    A job makes its directory, gives it to the team's user, and hands what is in it over where another user owned it.
-    Pods of a team whose directory is not there yet wait for it. Deliberately absent: deleting a directory, ever.
+    A job creates its directory, gives it to the team's user, and changes the owner of its contents if another user
+    owned it. Pods of a team wait for a missing directory. Deliberately absent: deleting a directory, ever.
     """
 
     def __init__(self, name: str, args: DirectoriesArgs, opts: ResourceOptions | None = None) -> None:

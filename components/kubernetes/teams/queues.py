@@ -45,10 +45,10 @@ _HYPERPOD_JOBS = "HyperPodPyTorchJob.v1.sagemaker.amazonaws.com"
 
 @dataclass(frozen=True, kw_only=True)
 class QueuesArgs:
-    """What the queues are made from. ``shares`` is each namespace's part of the cluster; the sum is 1.
+    """Inputs of the queues. ``shares`` is each namespace's part of the cluster; the sum is 1.
 
-    ``ready`` is what must be there before Kueue's pods can run: the HyperPod cluster. ``hyperpod_jobs``: whether
-    SageMaker's training operator is there.
+    ``ready`` is what Kueue's pods need before they can run: the HyperPod cluster. ``hyperpod_jobs``: SageMaker's
+    training operator is installed.
     """
 
     groups: Sequence[InstanceGroup]
@@ -116,7 +116,7 @@ class Queues(ComponentResource):
         self.cluster_queues = queues
 
     def let_in(self, homes: Mapping[str, pulumi.Resource]) -> None:
-        """Let the jobs of the namespaces, which are there, into their queues. Nothing comes after these."""
+        """Admit the jobs of these existing namespaces to their queues. Nothing comes after these."""
         for namespace, home in homes.items():
             metadata, spec = {"name": LOCAL_QUEUE, "namespace": namespace}, {"clusterQueue": namespace}
             self._declare(f"local-{namespace}", "LocalQueue", metadata, *self._first, home, spec=spec)
@@ -137,7 +137,7 @@ class Queues(ComponentResource):
 def kueue_values(
     image_registry: str | None, groups: Sequence[InstanceGroup] = (), *, hyperpod_jobs: bool = False
 ) -> dict[str, Any]:
-    """The chart's values: the released image, the installed frameworks, gang scheduling, and where Kueue runs."""
+    """Return the chart's values: the released image, the frameworks, gang scheduling, and Kueue's placement."""
     integrations = {"frameworks": list(_FRAMEWORKS)}
     if hyperpod_jobs:
         integrations["externalFrameworks"] = [_HYPERPOD_JOBS]
@@ -178,12 +178,12 @@ def kueue_values(
 
 
 def flavor_name(group: InstanceGroup) -> str:
-    """A worker group's flavor."""
+    """Return the name of a worker group's flavor."""
     return group.name.lower()
 
 
 def flavor(group: InstanceGroup) -> dict[str, Any]:
-    """The nodes of a worker group, for Kueue."""
+    """Return the nodes of a worker group, for Kueue."""
     spec: dict[str, Any] = {"nodeLabels": {GROUP_LABEL: group.name}}
     # Kubernetes makes pods tolerate a taint named after a device they request; their job does not show it.
     implied = [taint for taint in group.taints if taint.key in device_resources([group])]
@@ -196,7 +196,7 @@ def flavor(group: InstanceGroup) -> dict[str, Any]:
 
 
 def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float, before: float = 0.0) -> dict[str, Any]:
-    """A namespace's queue: its share of every worker group, and what the others do not use.
+    """Return a namespace's queue: its share of every worker group, and what the others do not use.
 
     ``before`` is the share of all earlier queues, so that rounding leaves no device out.
     """
@@ -218,7 +218,7 @@ def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float,
 
 
 def _quota(group: InstanceGroup, share: float, before: float, devices: Sequence[str]) -> dict[str, str]:
-    """A share of all nodes of a group, in whole devices. A flavor must name every resource that any other flavor has.
+    """Return a share of all nodes of a group, in whole devices. A flavor must name every resource of any other flavor.
 
     Quantities are spelled as the API server returns them: otherwise every later preview would show a change.
     """
@@ -242,12 +242,12 @@ def _quota(group: InstanceGroup, share: float, before: float, devices: Sequence[
 
 
 def whole_part(total: float, share: float, before: float) -> int:
-    """A share of ``total`` in whole ones; with ``before`` as in ``cluster_queue``."""
+    """Return a share of ``total`` in whole units; with ``before`` as in ``cluster_queue``."""
     return int(total * (before + share) + 1e-9) - int(total * before + 1e-9)
 
 
 def binary_quantity(amount: int) -> str:
-    """Bytes in the canonical form of Kubernetes' quantities: the largest unit that needs no fraction."""
+    """Format bytes as Kubernetes' canonical quantities: the largest unit that needs no fraction."""
     units = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
     power = 0
     while amount and amount % 1024 == 0 and power < len(units) - 1:
@@ -256,7 +256,7 @@ def binary_quantity(amount: int) -> str:
 
 
 def shares(promised: Mapping[str, int | None], total: int) -> dict[str, float]:
-    """Each namespace's part of ``total`` devices: its guaranteed count, or an equal part of the rest."""
+    """Return each namespace's part of ``total`` devices: its guaranteed count, or an equal part of the rest."""
     if not total:
         # Groups without accelerators are shared too.
         return dict.fromkeys(promised, 1 / len(promised))

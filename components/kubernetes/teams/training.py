@@ -1,4 +1,4 @@
-"""What training on Kubernetes needs in the cluster: storage classes, namespaces and queues."""
+"""Prepares the cluster for training on Kubernetes: storage classes, namespaces and queues."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingArgs:
-    """What it is made from. ``scraped``: a collector of Prometheus reads the pods. ``cluster`` is the HyperPod cluster,
-    whose nodes run what needs pods; ``empties``: as in ``EksAddons``; ``cluster_id`` and ``tags`` the stack's; ``key``
-    the customer key's ARN."""
+    """Inputs of the training set-up. ``scraped``: a collector of Prometheus reads the pods. ``cluster`` is the HyperPod
+    cluster, whose nodes run the pods; ``empties``: as in ``EksAddons``; ``cluster_id`` and ``tags`` the stack's;
+    ``key`` the customer key's ARN.
+    """
 
     settings: KubernetesKeys
     groups: Sequence[InstanceGroup]
@@ -47,7 +48,7 @@ class TrainingArgs:
 
 
 class Training(ComponentResource):
-    """Owns the storage classes, the rules for everybody, a namespace for each team, and their queues or quotas.
+    """Owns the storage classes, the admission rules, a namespace for each team, and their queues or quotas.
 
     Needs the cluster's Kubernetes provider. The HyperPod cluster does not wait for any of it.
     """

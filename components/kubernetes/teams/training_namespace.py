@@ -46,13 +46,12 @@ _RIGHTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingNamespaceArgs:
-    """What a namespace is made from.
+    """Inputs of a namespace.
 
-    ``share`` limits the devices of all its pods together, as a part of all there are; ``governed``: task governance
-    queues its jobs.
-    ``separate``: the team sees only its own directory of the file system, and with ``linked_data`` the linked bucket's,
-    which it can only read. ``scraped_from`` and ``operated``: as in ``of_team``. ``after``: what the namespace waits
-    for, and what is deleted only once it is gone.
+    ``share`` limits the devices of all its pods together, as a part of all devices; ``governed``: task governance
+    queues its jobs. ``separate``: the team sees only its own directory of the file system, and with ``linked_data`` the
+    linked bucket's, read-only. ``scraped_from`` and ``operated``: as in ``of_team``. ``after``: resources that the
+    namespace waits for, and that are deleted only after it.
     """
 
     namespace: str
@@ -71,11 +70,11 @@ class TrainingNamespaceArgs:
 
 
 class TrainingNamespace(ComponentResource):
-    """Owns a namespace and what is in it.
+    """Owns a namespace and its contents.
 
     Its pods may reach each other, DNS and HTTPS, and accept connections only from each other. EFA traffic bypasses
-    network policies; the security group limits it. Deliberately absent: service accounts with
-    permissions (jobs need none) and secrets (each team creates its own).
+    network policies; the security group limits it. Deliberately absent: service accounts with permissions (jobs need
+    none) and secrets (each team creates its own).
     """
 
     namespace: kubernetes.core.v1.Namespace
@@ -184,7 +183,7 @@ class TrainingNamespace(ComponentResource):
             )
 
     def _storage(self) -> None:
-        """A volume serves one claim, so every namespace has its own volume of the same file system."""
+        """Create the volumes: each serves one claim, so every namespace has its own of the same file system."""
         args, team, system = self._args, self._args.team, self._args.file_system
         if not args.separate:
             # As stacks have had it from the start: another handle would make another volume.
@@ -211,5 +210,5 @@ class TrainingNamespace(ComponentResource):
 
 
 def _part(total: int, share: float) -> int:
-    """A share in whole devices."""
+    """Return a share in whole devices."""
     return int(total * share + 1e-9)
