@@ -1,1 +1,1 @@
-"""Slurm's accounting on the controller: its database, what is kept of it elsewhere, accounts and limits."""
+"""Slurm's accounting on the controller: its database, the copies of it, accounts and limits."""

@@ -1,7 +1,7 @@
-"""``hyperpod-slurm-accounts``: makes Slurm's accounts, people and limits what the configuration says, by sacctmgr.
+"""``hyperpod-slurm-accounts``: makes Slurm's accounts, people and limits match the configuration, by sacctmgr.
 
-Only what the configuration names is set. What people have added is kept, and so is what the configuration named before
-and does not any more: that is told, with the command that removes it.
+Only names in the configuration are set. Names that people have added stay, and so do those that an earlier
+configuration had: these are reported, with the command that removes them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run(node: Node) -> str:
 
 
 def apply(host: Host, wanted: Accounting, shared: str, dry_run: bool = False) -> Tuple[List[str], List[str]]:
-    """Set what differs. Returns the changes, and what is no longer in the configuration and still there.
+    """Set what differs. Return the changes, and names that left the configuration and still exist.
 
     With ``dry_run`` nothing is changed.
     """
@@ -73,12 +73,12 @@ def apply(host: Host, wanted: Accounting, shared: str, dry_run: bool = False) ->
 
 
 def _cluster(host: Host) -> str:
-    """Slurm keeps a cluster's name in small letters, and takes no slurm.conf without one."""
+    """Return the cluster's name. Slurm keeps it in small letters, and accepts no slurm.conf without one."""
     return configure.read(host).get("ClusterName").lower()
 
 
 def with_users(accounts: Sequence[Account], name: str, users: Sequence[str]) -> List[Account]:
-    """The accounts, with these people in one of them, which is made where there is none of the name."""
+    """Return the accounts, with these people in one of them, which is added if it is missing."""
     if not users or any(account.name == name for account in accounts):
         return [
             dataclasses.replace(account, users=(*account.users, *users)) if account.name == name else account
@@ -88,7 +88,7 @@ def with_users(accounts: Sequence[Account], name: str, users: Sequence[str]) -> 
 
 
 def in_order(accounts: Sequence[Account]) -> List[Account]:
-    """The accounts, parents before their children, and the user in one that our own commands run as."""
+    """Return the accounts, parents before their children, with the user of our own commands in one."""
     placed = any(OWN_USER in account.users for account in accounts)
     found, left = [], with_users(accounts, OWN_ACCOUNT, () if placed else (OWN_USER,))
     while left:
@@ -102,7 +102,7 @@ def in_order(accounts: Sequence[Account]) -> List[Account]:
 
 
 def _gone(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
-    """What the configuration named the last time, and not any more."""
+    """Return the names that the last configuration had and this one lacks."""
     found = []
     for kind, word in (("accounts", "account"), ("qos", "qos")):
         there = {one["name"]: one for one in now[kind]}
@@ -126,14 +126,14 @@ def _gone(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
 
 
 class _Work:
-    """One pass over the database: what is there, and commands for what differs."""
+    """One pass over the database: its contents, and the commands for what differs."""
 
     def __init__(self, host: Host, cluster: str, tres: Sequence[str], dry_run: bool) -> None:
         self._host, self._cluster, self._tres, self._dry_run = host, cluster, list(tres), dry_run
         self.done: List[str] = []
 
     def registered(self) -> None:
-        """Wait for what slurmctld tells the database when it starts."""
+        """Wait until slurmctld has registered with the database, which it does when it starts."""
 
         def there() -> bool:
             clusters = {row["Cluster"] for row in self._show("cluster", ("Cluster",))}
@@ -165,7 +165,7 @@ class _Work:
                 self._do("modify", "qos", qos.name, "set", *changes)
 
     def accounts(self, wanted: Sequence[Account]) -> None:
-        """Make and change accounts, and who is in them."""
+        """Create and change accounts and their members."""
         rows = self._show("assoc", _ASSOCIATION, f"cluster={self._cluster}")
         there = {row["Account"]: row for row in rows if not row["User"]}
         members = {(row["Account"], row["User"]) for row in rows}
@@ -191,7 +191,7 @@ class _Work:
                     self._do("add", "user", user, f"account={account.name}", f"cluster={self._cluster}")
 
     def defaults(self, wanted: Sequence[Default]) -> None:
-        """Set people's default accounts. Each is in theirs by now."""
+        """Set people's default accounts, of which they are members by now."""
         there = {row["User"]: row["DefaultAccount"] for row in self._show("user", ("User", "DefaultAccount"))}
         for one in wanted:
             if there.get(one.user) != one.account:
@@ -199,7 +199,7 @@ class _Work:
                 self._do("modify", "user", *where, "set", f"DefaultAccount={one.account}")
 
     def _limit(self, row: Row, shown: str, most: Optional[int], key: str = "") -> List[str]:
-        """A change of the number of accelerators that a limit allows; other limits of the row stay."""
+        """Return a change of the number of accelerators in a limit; other limits of the row stay."""
         now = dict(part.split("=", 1) for part in row.get(shown, "").split(",") if "=" in part)
         if most is None:
             return []
@@ -229,7 +229,7 @@ def _names(text: str) -> "set[str]":
 
 
 def _hours(text: str) -> Optional[int]:
-    """``2-00:00:00`` in whole hours; None where it is none or no such time."""
+    """Return ``2-00:00:00`` in whole hours; None for any other text."""
     days, _, time = text.rpartition("-")
     parts = time.split(":")
     if len(parts) != 3 or parts[1:] != ["00", "00"] or not (parts[0] + (days or "0")).isdigit():
@@ -238,7 +238,7 @@ def _hours(text: str) -> Optional[int]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of ``hyperpod-slurm-accounts``."""
+    """Return the options of ``hyperpod-slurm-accounts``."""
     found = argparse.ArgumentParser(prog="hyperpod-slurm-accounts", description="Slurm's accounts and limits.")
     found.add_argument("--dry-run", action="store_true", help="print the changes only")
     return found

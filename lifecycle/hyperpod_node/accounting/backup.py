@@ -2,7 +2,7 @@
 
 The database is on the controller's own disk: InnoDB needs its disk's locks and syncs, a second controller on the same
 files would destroy them, and a file system that does not answer would stop Slurm. HyperPod gives a replaced controller
-a new disk. So the copy is made every hour and when the database stops, and a new controller begins with the last one.
+a new disk. So the copy is made every hour and when the database stops, and a new controller starts with the last copy.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ WantedBy=timers.target
 
 
 def settle(node: Node, name: str) -> str:
-    """Take over the accounting of the controller before, and copy our own from now on. What was done, in words.
+    """Take over the accounting of the previous controller, and copy our own from now on. Return what was done, in
+    words.
 
-    The shared file system says whose database the copy is.
+    The shared file system records whose database the copy is.
     """
     host, own = node.host, node.identity.instance.instance_id
     record = _record(host, node.shared)
@@ -78,11 +79,11 @@ def settle(node: Node, name: str) -> str:
 
 
 def hand_over(node: Node, place: remote.Place, login: remote.Login) -> str:
-    """Bring the last copy of a controller's own database into the one on RDS, the first time that it is used. What was
-    done, in words. A run that is killed before it is recorded brings all of it again.
+    """Load the last copy of a controller's own database into the one on RDS, at its first use. Return what was done, in
+    words. A run that is killed before it is recorded loads all of it again.
 
-    A database of this very node's has more than its last copy: slurmdbd stops first, and slurmctld keeps what it has to
-    report until there is one again.
+    This node's own database may have more than its last copy: slurmdbd stops first, and slurmctld keeps its reports
+    until there is a slurmdbd again.
     """
     host, record = node.host, _record(node.host, node.shared)
     if record.get("host") == place.host:
@@ -101,7 +102,7 @@ def hand_over(node: Node, place: remote.Place, login: remote.Login) -> str:
 
 
 def _retire(host: Host) -> None:
-    """Stop the node's own database, whose copies nobody takes any more. Its files stay."""
+    """Stop the node's own database, whose copies nobody reads any more. Its files stay."""
     if host.read(f"{units.UNITS}/{UNIT}.timer") is None:
         return
     units.end(host, f"{UNIT}.timer", database.UNIT)
@@ -128,9 +129,9 @@ def _write_record(host: Host, shared: str, record: Dict[str, Any]) -> None:
 
 
 def _load(host: Host, private: str, execute: Callable[[Path], str]) -> bool:
-    """Put the copy into the database; running it twice ends the same. False where there is none.
+    """Load the copy into the database; a second run changes nothing. False without a copy.
 
-    Raises StepError where anybody else could have written it: what is in it is done as the database's root.
+    Raises StepError if anybody else could have written it: its statements run as the database's root.
     """
     name = _file(private)
     try:
@@ -158,7 +159,7 @@ def _load(host: Host, private: str, execute: Callable[[Path], str]) -> bool:
 
 
 def save(host: Host, shared: str) -> str:
-    """Copy the database. Raises StepError, and leaves the last copy, where it is another controller's by now."""
+    """Copy the database. Raises StepError, and keeps the last copy, if that is another controller's by now."""
     record = _record(host, shared)
     own = node_record.read(host).instance.instance_id
     if record.get("instance_id") != own:
@@ -185,7 +186,7 @@ def _dump(host: Host, text: str, name: str) -> None:
 
 
 def main() -> int:
-    """Copy once. A failure is this unit's, and the next hour's copy may work."""
+    """Copy once. A failure is this unit's, and the next hour's copy may succeed."""
     os.umask(0o077)
     host = Host(Settings.from_environment())
     try:

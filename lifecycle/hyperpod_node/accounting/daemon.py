@@ -1,4 +1,4 @@
-"""slurmdbd on the controller: HyperPod's where slurm.conf names one, else ours with a database of its own."""
+"""slurmdbd on the controller: HyperPod's if slurm.conf names one, otherwise ours with our database."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(node: Node) -> str:
 
 
 def _of_hyperpod(node: Node, conf: slurm_conf.SlurmConf) -> str:
-    """slurmdbd is HyperPod's, and set up already (Developer Guide, "Using an external accounting database")."""
+    """Whether slurmdbd is HyperPod's and already set up (Developer Guide, "Using an external accounting database")."""
     host = node.host
     settings = _settings(host.read(f"{host.settings.slurm_etc}/slurmdbd.conf") or "")
     where = settings.get("storagehost", "localhost")
@@ -106,12 +106,12 @@ def _own(node: Node, conf: slurm_conf.SlurmConf, wanted: Accounting) -> str:
 
 
 def _on_the_controller(node: Node, user: str) -> Tuple[str, str]:
-    """Where the history is from, and the lines of slurmdbd.conf about the database."""
+    """Return the origin of the history, and the lines of slurmdbd.conf about the database."""
     return backup.settle(node, database.NAME), f"StorageHost=localhost\nStorageUser={user}"
 
 
 def _on_rds(node: Node) -> Tuple[str, str]:
-    """The same for the database that the step ``database`` has found."""
+    """Like ``_on_the_controller``, for the database that the step ``database`` has found."""
     host, place = node.host, remote.place(node.host)
     if host.read(f"{units.UNITS}/{_BEFORE}.timer") is not None:
         units.end(host, f"{_BEFORE}.timer")
@@ -126,8 +126,9 @@ def _on_rds(node: Node) -> Tuple[str, str]:
 
 
 def render(hostname: str, user: str, months: int, storage: str) -> str:
-    """slurmdbd.conf. The daemon refuses a file that others may read. ``storage``: the lines about its database, which
-    have a password only where it is not on the controller (database.py, remote.py)."""
+    """Return slurmdbd.conf. The daemon refuses a file that others may read. ``storage``: the lines about its database,
+    which have a password only if it is not on the controller (database.py, remote.py).
+    """
     kept = "\n".join(
         f"Purge{what}After={months}months" for what in ("Event", "Job", "Resv", "Step", "Suspend", "TXN", "Usage")
     )

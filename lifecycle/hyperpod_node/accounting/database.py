@@ -1,8 +1,7 @@
-"""MariaDB on the controller: the database that slurmdbd writes to, with a user that needs no password.
+"""MariaDB on the controller: slurmdbd's database, with a user that needs no password.
 
-slurmdbd logs in through the database's socket as the system user that it runs as (MariaDB, "Authentication Plugin -
-Unix Socket"). So there is no password that a file, an argument or a backup could give away, and the database listens on
-no network.
+slurmdbd logs in through the database's socket as its own system user (MariaDB, "Authentication Plugin - Unix Socket").
+So no file, argument or backup contains a password, and the database listens on no network.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ ExecStop=-+/usr/bin/timeout --kill-after=5 120 {bin}/hyperpod-accounting-backup
 
 
 def run(node: Node) -> str:
-    """Step ``database``: apart, because it waits for nothing on the file system."""
+    """Step ``database``. It is separate, because it does not wait for the file system."""
     if node.role != "controller":
         raise Skip("the controller has it")
     wanted = node.parameters.accounting
@@ -63,7 +62,7 @@ def run(node: Node) -> str:
 
 
 def start(node: Node, restart: bool = False) -> None:
-    """Start MariaDB, which is copied whenever it stops."""
+    """Start MariaDB, and have it copied whenever it stops."""
     text = STOPS.format(
         bin=node.host.settings.install_folder + "/bin", after=units.after_mount(node.parameters.fsx_mount)
     )
@@ -72,5 +71,5 @@ def start(node: Node, restart: bool = False) -> None:
 
 
 def execute(host: Host, sql: "Union[str, Path]", name: str = "", timeout: float = 60) -> str:
-    """What the database answers root, who needs no password either."""
+    """Run SQL as root, who needs no password either, and return the answer."""
     return host.run("mariadb", *remote.CLIENT_WORDS, *([name] if name else []), stdin=sql, timeout=timeout).out

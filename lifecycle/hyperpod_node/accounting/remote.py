@@ -1,12 +1,12 @@
-"""Slurm's accounting in a database of Amazon RDS: where it is, and the user as whom slurmdbd logs in.
+"""Slurm's accounting in a database of Amazon RDS: its address, and slurmdbd's user there.
 
-The stack's parameter says where the database is, and which secret has its administrator's password. slurmdbd does not
-use that password, which RDS changes every seven days (AWS Secrets Manager User Guide, "Managed rotation for AWS Secrets
-Manager secrets"). Root makes a user for slurmdbd, with a password of its own and rights on slurmdbd's tables alone, and
-makes it anew only where the database does not let it in.
+The stack's parameter has the address of the database, and the secret with its administrator's password. slurmdbd does
+not use that password, which RDS rotates every seven days (AWS Secrets Manager User Guide, "Managed rotation for AWS
+Secrets Manager secrets"). Root creates a user for slurmdbd, with a separate password and rights on slurmdbd's tables
+only, and creates it again only if the database refuses it.
 
-That user's password is in slurmdbd.conf, which only slurmdbd's user reads. While root logs in, the password that root
-uses is in a file of root's in memory (/run); the administrator's is nowhere else.
+That user's password is in slurmdbd.conf, which only slurmdbd's user reads. While root logs in, its password is in a
+file of root's in memory (/run); the administrator's password is nowhere else.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ connect-timeout=10
 
 @dataclass(frozen=True)
 class Place:
-    """Where the database is, and the ARN of the secret with its administrator's name and password."""
+    """The address of the database, and the ARN of the secret with its administrator's name and password."""
 
     host: str
     port: int
@@ -70,30 +70,31 @@ class Place:
 
 @dataclass(frozen=True)
 class Login:
-    """Who logs in."""
+    """A user and password of the database."""
 
     user: str
     password: str
 
 
 def parameter(cluster: str) -> str:
-    """The name of the stack's parameter that has the place."""
+    """Return the name of the stack's parameter that has the address."""
     return f"/{own_path(cluster)}/accounting-database"
 
 
 def authority(host: Host) -> str:
-    """The file with the certificates that the database's is checked against."""
+    """Return the file with the certificates that verify the database's."""
     return f"{host.settings.install_folder}/lib/hyperpod_node/accounting/rds-ca.pem"
 
 
 def admit(user: str, host: str, how: str, name: str = NAME) -> str:
-    """SQL that makes a user anew, with rights on one database alone: in GRANT an underscore stands for any letter
-    (MariaDB, "GRANT", Database Privileges)."""
+    """Return SQL that creates a user again, with rights on one database only: in GRANT an underscore stands for any
+    letter (MariaDB, "GRANT", Database Privileges).
+    """
     return ADMIT.format(user=user, host=host, how=how, rights=RIGHTS, tables=name.replace("_", r"\_"))
 
 
 def settle(node: Node) -> str:
-    """Wait for the database, and until it lets slurmdbd or its administrator in. Raises StepError where it does not."""
+    """Wait until the database admits slurmdbd or its administrator. Raises StepError if it does not."""
     host, where = node.host, _await_place(node)
     began = host.now()
 
@@ -122,7 +123,7 @@ def settle(node: Node) -> str:
 
 
 def _await_place(node: Node) -> Place:
-    """The stack makes the database while nodes boot, as it does the file system."""
+    """Wait for the address: the stack creates the database while nodes boot, as it does the file system."""
     host, name = node.host, parameter(node.parameters.cluster_name)
     began = host.now()
 
@@ -140,14 +141,14 @@ def _await_place(node: Node) -> Place:
 
 
 def secret(node: Node, where: Place) -> Login:
-    """The administrator, whose password RDS keeps there. Raises aws_cli.Refused."""
+    """Return the administrator, whose password RDS keeps in the secret. Raises aws_cli.Refused."""
     answer = node.aws("secretsmanager", "get-secret-value", "--secret-id", where.secret)
     found = json.loads(answer["SecretString"])
     return Login(found["username"], found["password"])
 
 
 def own(host: Host, where: Place) -> Optional[Login]:
-    """As whom slurmdbd logs in by its slurmdbd.conf. None where that is not a user of ours, or the database refuses."""
+    """Return slurmdbd's user from its slurmdbd.conf. None if the user is not ours, or the database refuses it."""
     text = host.read(f"{host.settings.slurm_etc}/slurmdbd.conf") or ""
     found = re.search(rf"^StorageUser={USER}\nStoragePass=(\S+)$", text, re.M)
     login = Login(USER, found[1]) if found else None
@@ -155,7 +156,7 @@ def own(host: Host, where: Place) -> Optional[Login]:
 
 
 def login(node: Node, where: Place) -> Login:
-    """As whom slurmdbd logs in: as before, or as a user that is made for it now, with another password."""
+    """Return slurmdbd's user: the previous one, or one created now, with another password."""
     if known := own(node.host, where):
         return known
     try:
@@ -169,7 +170,7 @@ def login(node: Node, where: Place) -> Login:
 
 
 def refusal(host: Host, where: Place, who: Login) -> str:
-    """Why the database does not let them in; empty where it does."""
+    """Return why the database refuses the login; empty if it does not."""
     try:
         execute(host, where, who, "SELECT 1;")
     except StepError as error:
@@ -178,7 +179,7 @@ def refusal(host: Host, where: Place, who: Login) -> str:
 
 
 def execute(host: Host, where: Place, who: Login, sql: "Union[str, Path]", name: str = "", timeout: float = 30) -> str:
-    """What the database answers. Raises StepError with its words."""
+    """Run SQL and return the answer. Raises StepError with the database's error."""
     settings = f"/run/hyperpod-database-{os.getpid()}.cnf"
     password = who.password.replace("\\", "\\\\")
     text = CLIENT.format(host=where.host, port=where.port, user=who.user, password=password, authority=authority(host))
@@ -197,9 +198,9 @@ def execute(host: Host, where: Place, who: Login, sql: "Union[str, Path]", name:
 
 
 def storage(host: Host, where: Place, who: Login) -> str:
-    """The lines of slurmdbd.conf about the database (slurmdbd.conf(5)).
+    """Return the lines of slurmdbd.conf about the database (slurmdbd.conf(5)).
 
-    Our passwords have neither # nor a backslash, which mean something there (Slurm's common/parse_config.c).
+    Our passwords have neither # nor a backslash, which are special there (Slurm's common/parse_config.c).
     """
     return f"""StorageHost={where.host}
 StoragePort={where.port}
@@ -209,5 +210,5 @@ StorageParameters=SSL_CA={authority(host)}"""
 
 
 def place(host: Host) -> Place:
-    """The place that this controller has found."""
+    """Return the address that this controller has found."""
     return Place(**json.loads(host.read(PLACE) or "{}"))

@@ -1,4 +1,4 @@
-"""Runs the steps: each as soon as those it needs are done, none longer than its limit."""
+"""Runs the steps: each as soon as the steps that it needs are done, none longer than its limit."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ GRACE = 5.0
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do. ``run`` returns what it did, in a few words; ``needs`` names the steps that must be done first.
+    """One part of the boot. ``run`` returns what it did, in a few words; ``needs`` names the steps that must be done
+    first.
 
-    A step whose need was skipped runs; one whose need failed does not. ``modes``: what it does where these scripts set
-    Slurm up, and where HyperPod's image does; a step of one mode has no word for the other.
+    A step runs if a step that it needs was skipped, but not if that failed. ``modes``: its work when these scripts set
+    Slurm up, and when HyperPod's image does; a step of one mode has no text for the other.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Step:
 
 @dataclass
 class Outcome:
-    """How one step ended: ok, degraded (done, with warnings), skipped, failed, or not run."""
+    """The end of one step: ok, degraded (done, with warnings), skipped, failed, or not run."""
 
     name: str
     result: str
@@ -42,7 +43,7 @@ class Outcome:
     warnings: Tuple[str, ...] = ()
 
     def record(self) -> Dict[str, Any]:
-        """As it stands in the JSON summary."""
+        """Return the outcome as the JSON summary has it."""
         return {
             "name": self.name,
             "result": self.result,
@@ -55,7 +56,7 @@ class Outcome:
 
 
 class Runner:
-    """Runs steps on threads, logs each as it ends, and stops starting any once a required one has failed."""
+    """Runs steps on threads, logs each as it ends, and starts no more after a required one has failed."""
 
     def __init__(self, node: Node, steps: Sequence[Step], log: Callable[[str], None]) -> None:
         self._node, self._steps, self._log = node, list(steps), log
@@ -66,7 +67,7 @@ class Runner:
         self._stopped = False
 
     def run(self) -> List[Outcome]:
-        """Run them all; the outcomes in the order of the steps."""
+        """Run all steps; return the outcomes in the order of the steps."""
         waiting = list(self._steps)
         running: Dict[str, Step] = {}
         with self._changed:

@@ -1,4 +1,4 @@
-"""The steps, in the order people read them in; each starts as soon as those it needs are done."""
+"""The steps, in the order in which people read them; each starts as soon as the steps that it needs are done."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ LIMIT = 2400.0
 
 
 def _modes(scripts: str, image: Optional[str] = None) -> Dict[str, str]:
-    """What a step does by ``slurm.setup``: the same in both modes, or with the image something else or nothing ("")."""
+    """Return a step's work by ``slurm.setup``: the same in both modes, or with the image something else or nothing
+    ("").
+    """
     return {mode: does for mode, does in (("scripts", scripts), ("image", scripts if image is None else image)) if does}
 
 
@@ -153,7 +155,7 @@ ALL: List[Step] = [LNET, HOME, PEOPLE, *SLURM, DATABASE, ACCOUNTING, ACCOUNTS, C
 
 
 def for_orchestrator(node: Node) -> List[Step]:
-    """The steps of this cluster's kind; Slurm's where the parameters cannot be read, so that they say why."""
+    """Return the steps of this cluster's kind; Slurm's if the parameters cannot be read, so that they report why."""
     try:
         found = parameters.parse(parameters.load(node), parameters.FILE_NAME)
     except StepError:
@@ -180,10 +182,10 @@ def for_orchestrator(node: Node) -> List[Step]:
 
 
 def of_image(steps: Sequence[Step]) -> List[Step]:
-    """The steps where HyperPod's image has done its part before them.
+    """Return the steps after those of HyperPod's image.
 
-    Its slurmd may be given a job before they end. The prolog that slurmctld sends it (prolog-gate.sh) holds that job
-    until step slurm has written prolog.env, after all that guards jobs.
+    Its slurmd may get a job before they end. The prolog that slurmctld sends it (prolog-gate.sh) holds that job until
+    step slurm has written prolog.env, after all guards of jobs.
     """
     found = [step for step in steps if "image" in step.modes]
     names = {step.name for step in found}
@@ -191,7 +193,7 @@ def of_image(steps: Sequence[Step]) -> List[Step]:
 
 
 def _before(names: Sequence[str], first: Step, steps: Sequence[Step]) -> List[Step]:
-    """The steps and one more, which those of these names need too."""
+    """Return the steps and one more, which the steps of these names also need."""
     return [
         first,
         *(replace(step, needs=(*step.needs, first.name)) if step.name in names else step for step in steps),

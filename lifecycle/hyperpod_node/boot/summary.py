@@ -1,4 +1,4 @@
-"""The node's summary when the steps are done: a table, and the same as JSON."""
+"""The node's summary when the steps are done, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .runner import Outcome
 
 
 def status(outcomes: Sequence[Outcome]) -> str:
-    """ok, degraded (an optional step failed, or one has a warning) or failed."""
+    """Return ok, degraded (an optional step failed, or one has a warning) or failed."""
     if any(o.required and o.result in ("failed", "not run") for o in outcomes):
         return "failed"
     return "degraded" if any(o.result in ("failed", "not run", "degraded") for o in outcomes) else "ok"
 
 
 def table(outcomes: Sequence[Outcome]) -> List[str]:
-    """Step, seconds, result, as people read them."""
+    """Return step, seconds and result for people."""
     width = max([len(o.name) for o in outcomes] + [4])
     lines = [f"{'step':<{width}}  {'seconds':>7}  {'result':<8}  detail"]
     for outcome in outcomes:
@@ -29,7 +29,7 @@ def table(outcomes: Sequence[Outcome]) -> List[str]:
 
 
 def document(node: Node, outcomes: Sequence[Outcome], seconds: float) -> Dict[str, Any]:
-    """The JSON summary."""
+    """Return the JSON summary."""
     record: Dict[str, Any] = {
         "hostname": node.host.hostname(),
         "status": status(outcomes),
@@ -52,7 +52,7 @@ def document(node: Node, outcomes: Sequence[Outcome], seconds: float) -> Dict[st
 
 
 def last_line(outcomes: Sequence[Outcome]) -> str:
-    """The reason that HyperPod shows: the first required step that failed."""
+    """Return the reason that HyperPod shows: the first required step that failed."""
     for outcome in outcomes:
         if outcome.required and outcome.result == "failed":
             return f"step {outcome.name} failed: {outcome.detail}"
@@ -60,5 +60,5 @@ def last_line(outcomes: Sequence[Outcome]) -> str:
 
 
 def text(record: Dict[str, Any]) -> str:
-    """The summary as it is written to files."""
+    """Return the summary for files."""
     return json.dumps(record, indent=2, sort_keys=True) + "\n"

@@ -1,1 +1,1 @@
-"""What a node knows: the stack's parameters, and which of the cluster's nodes it is."""
+"""A node's facts: the stack's parameters, and its identity among the cluster's nodes."""

@@ -1,4 +1,4 @@
-"""Which node this is: HyperPod's resource_config.json, matched by instance id and by address."""
+"""Finds which node this is: HyperPod's resource_config.json, matched by instance id and by address."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(node: Node) -> str:
 
 
 def _look(node: Node, instance_id: str, trouble: str) -> Tuple[Instance, Tuple[Instance, ...]]:
-    """This node and all nodes, by the file's current content. Raises NotYet where that may change."""
+    """Return this node and all nodes, by the file's current content. Raises NotYet if that may change."""
     try:
         instances = read_instances(node.host)
     except StepError as error:
@@ -79,7 +79,7 @@ def _choose(
 
 
 def read_instances(host: Host) -> Tuple[Instance, ...]:
-    """The instances of resource_config.json. Raises StepError when it is missing or malformed."""
+    """Return the instances of resource_config.json. Raises StepError if it is missing or malformed."""
     path = host.settings.resource_config
     text = host.read(path)
     if text is None:
@@ -107,7 +107,7 @@ def _instance(group: Mapping[str, Any], record: Mapping[str, Any]) -> Instance:
 
 
 def _word(record: Mapping[str, Any], key: str) -> str:
-    """A name, an id or an address: a word, which other files can have in a line."""
+    """Return a name, an id or an address: one word, which other files can have in a line."""
     value = record[key]
     if not isinstance(value, str) or not re.fullmatch(r"[!-~]+", value):
         raise ValueError(f"{key} is {value!r}, and should be one word")

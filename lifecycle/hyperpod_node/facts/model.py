@@ -1,4 +1,4 @@
-"""What a step knows about the cluster and its own node."""
+"""The facts that a step has about the cluster and its own node."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ NodeRole = Literal["controller", "login", "worker"]
 
 
 def own_path(cluster: str) -> str:
-    """The path of what belongs to one cluster: its parameters, secrets, roles for people and log groups."""
+    """Return the path of a cluster's parameters, secrets, roles for people and log groups."""
     return f"hyperpod/{cluster}"
 
 
 @dataclass(frozen=True)
 class Group:
     """One instance group of hyperpod_parameters.json: its role, and its row of the instance catalogue. ``taints``: the
-    keys of its Kubernetes nodes' taints. ``gres``: the name of its accelerators in Slurm, with a type after a colon
-    where jobs may ask for one (``gpu:h100``). ``partition``: the one that HyperPod's agent makes, which groups share.
-    ``features``: what jobs may ask for of its nodes in Slurm (slurm/partitions.py)."""
+    keys of its Kubernetes nodes' taints. ``gres``: the name of its accelerators in Slurm, with a type after a colon if
+    jobs may ask for one (``gpu:h100``). ``partition``: the one that HyperPod's agent makes, which groups share.
+    ``features``: the features of its nodes in Slurm for which jobs may ask (slurm/partitions.py).
+    """
 
     name: str = field(metadata=WORD)
     role: NodeRole
@@ -74,7 +75,7 @@ class Group:
 class Account:
     """An account of Slurm's, by sacctmgr(1). ``max_gpus``: accelerators that all of its jobs may have at a time.
 
-    ``qos``: what its jobs may ask for, the default first; empty leaves Slurm's own.
+    ``qos``: the qualities of service for its jobs, the default first; empty leaves Slurm's own.
     """
 
     name: str = field(metadata=SLURM_NAME)
@@ -87,7 +88,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Qos:
-    """A quality of service of Slurm's, by sacctmgr(1). ``preempts``: those whose jobs return to the queue for its."""
+    """A quality of service of Slurm's, by sacctmgr(1). ``preempts``: those whose jobs return to the queue for its jobs."""
 
     name: str = field(metadata=SLURM_NAME)
     priority: int
@@ -99,7 +100,7 @@ class Qos:
 
 @dataclass(frozen=True)
 class Default:
-    """The account that a person's jobs are charged to when they name none."""
+    """The account to which a person's jobs are charged unless they name another."""
 
     user: str = field(metadata=WORD)
     account: str = field(metadata=SLURM_NAME)
@@ -107,9 +108,10 @@ class Default:
 
 @dataclass(frozen=True)
 class Accounting:
-    """What Slurm keeps of jobs, for how long, and who may use how much (accounting/). ``defaults`` has only people
-    whose default is configured; for others it is the first account that they came into. ``database``: where it is kept,
-    on the controller or in a database of Amazon RDS (accounting/remote.py)."""
+    """What Slurm records of jobs, for how long, and its limits (accounting/). ``defaults`` has only people whose
+    default is configured; for others it is the first account of which they became members. ``database``: where it is
+    kept, on the controller or in a database of Amazon RDS (accounting/remote.py).
+    """
 
     database: Literal["local", "rds"]
     retention_months: int
@@ -123,10 +125,10 @@ class Parameters:
     """hyperpod_parameters.json: its keys are the fields. The stack's program makes one, nodes read it back.
 
     ``cidrs``: the address blocks of the nodes, empty where they are not known. ``fsx_id``: an existing file system for
-    /fsx, None where the stack makes one. ``fsx_efa``: whether it speaks EFA. ``home_fsx_id``: another file system that
-    is mounted at /home, or HOME_MADE. ``remote_write_url``: where metrics go, None where nothing collects any;
+    /fsx, None if the stack creates one. ``fsx_efa``: whether it speaks EFA. ``home_fsx_id``: another file system that
+    is mounted at /home, or HOME_MADE. ``remote_write_url``: the destination of metrics, None if nothing collects any;
     ``metrics_detail``: how many are collected. ``images_registry``: where the images of AWS's exporters are.
-    ``health_policy``: what is done about a node whose health checks find it bad (health/policy.py).
+    ``health_policy``: the consequence for a node that its health checks find bad (health/policy.py).
     ``ssh_only_with_job``: whether people need a job on a worker to log in there (people/ssh_jobs.py). ``containers``:
     whether jobs may run in them (slurm/containers.py). ``accounting``: None where Slurm keeps no account of jobs.
     ``shared_queue``: whether the queue is on the shared file system, for another controller (slurm/shared_queue.py).
@@ -169,7 +171,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody with an account on every node; ``gid`` is ``uid`` where the group is theirs alone."""
+    """A person with an account on every node; ``gid`` is ``uid`` if the group is theirs alone."""
 
     name: str = field(metadata=NAME)
     uid: int
@@ -205,7 +207,7 @@ class ExtraConf:
 
 @dataclass(frozen=True)
 class Instance:
-    """One instance of resource_config.json. ``address`` is the one other nodes reach it by."""
+    """One instance of resource_config.json. ``address`` is the one by which other nodes reach it."""
 
     group: str
     name: str
@@ -214,7 +216,7 @@ class Instance:
 
 
 def host_name(address: str) -> str:
-    """The name that EC2 gives a host with this address."""
+    """Return the name that EC2 gives a host with this address."""
     return "ip-" + address.replace(".", "-")
 
 
@@ -229,7 +231,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """node.json: the stack's parameters, and what a boot found out about its node, for services and commands."""
+    """node.json: the stack's parameters, and the facts that a boot found about its node, for services and commands."""
 
     parameters: Parameters
     instance: Instance
@@ -249,7 +251,7 @@ class NodeRecord:
 
 @dataclass(frozen=True)
 class Identity:
-    """Which node this is, and which ones there are."""
+    """Which node this is, and all nodes of the cluster."""
 
     instance: Instance
     group: Group
@@ -261,13 +263,13 @@ class Identity:
         return self.group.role
 
     def in_role(self, role: str, groups: Mapping[str, Group]) -> List[Instance]:
-        """The instances of a role."""
+        """Return the instances of a role."""
         return [i for i in self.instances if i.group in groups and groups[i.group].role == role]
 
 
 @dataclass
 class Node:
-    """One run of the steps on one node. Steps leave what they found out for those that need them."""
+    """One run of the steps on one node. Steps store their findings in it for the steps that need them."""
 
     host: Host
     parameters_: Optional[Parameters] = None
@@ -308,7 +310,7 @@ class Node:
 
     @property
     def private(self) -> str:
-        """The part of it that only root may open."""
+        """The part of the shared folder that only root may open."""
         return self.shared + "/private"
 
     def aws(self, *args: str) -> Any:
@@ -317,13 +319,13 @@ class Node:
         return aws_cli.ask(self.host, known.region, self.timeout("aws"), *args, v1=known.imds_v1)
 
     def timeout(self, name: str) -> float:
-        """Seconds that a step may wait for something."""
+        """Return the seconds that a step may wait for something."""
         return self.host.settings.timeouts[name]
 
     def enter(self, step: str) -> None:
-        """From here on, this thread's warnings are this step's."""
+        """Collect this thread's warnings for this step from now on."""
         self._step.name = step
 
     def warn(self, text: str) -> None:
-        """Something is not as it should be; the node comes up with it, and says so in its summary."""
+        """Record a warning: the node comes up, and shows it in its summary."""
         self.warnings.setdefault(getattr(self._step, "name", ""), []).append(text)

@@ -13,12 +13,12 @@ NAME = "node.json"
 
 
 def write(host: Host, record: NodeRecord) -> None:
-    """Keep the record for services and commands."""
+    """Write the record for services and commands."""
     host.write(f"{host.settings.state_folder}/{NAME}", parameters.render(record))
 
 
 def read(host: Host) -> NodeRecord:
-    """Return the record of the last boot. Raises StepError where there is none, or it is damaged."""
+    """Return the record of the last boot. Raises StepError if it is missing or damaged."""
     name = f"{host.settings.state_folder}/{NAME}"
     text = host.read(name)
     if text is None:
@@ -27,7 +27,7 @@ def read(host: Host) -> NodeRecord:
 
 
 def parse(text: str, name: str) -> NodeRecord:
-    """Read what ``write`` wrote. Raises StepError naming what is missing or wrong."""
+    """Parse the text that ``write`` wrote. Raises StepError naming what is missing or wrong."""
     try:
         found: NodeRecord = parameters.part(NodeRecord, json.loads(text), "")
         return found

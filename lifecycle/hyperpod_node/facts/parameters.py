@@ -31,7 +31,7 @@ def run(node: Node) -> str:
 
 
 def load(node: Node) -> Mapping[str, Any]:
-    """The document as it is. Raises StepError when it is missing or no JSON object."""
+    """Return the unparsed document. Raises StepError if it is missing or no JSON object."""
     path = node.host.settings.source / FILE_NAME
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -45,16 +45,16 @@ def load(node: Node) -> Mapping[str, Any]:
 
 
 def render(parameters: Union[Parameters, People, ExtraConf, NodeRecord]) -> str:
-    """The file's text."""
+    """Return the file's text."""
     defaults = {field.name: field.default for field in dataclasses.fields(parameters)}
     told = {name: value for name, value in dataclasses.asdict(parameters).items() if value != defaults[name]}
     return json.dumps(told, indent=2, sort_keys=True) + "\n"
 
 
 def parse(document: Mapping[str, Any], path: str) -> Parameters:
-    """Read what ``render`` wrote. Raises StepError naming the key that is missing or wrong.
+    """Parse the text that ``render`` wrote. Raises StepError naming the key that is missing or wrong.
 
-    HYPERPOD_LOST_AFTER in the environment takes the place of ``lost_after_seconds``.
+    HYPERPOD_LOST_AFTER in the environment replaces ``lost_after_seconds``.
     """
     try:
         found: Parameters = _object(Parameters, document, "")
@@ -66,7 +66,7 @@ def parse(document: Mapping[str, Any], path: str) -> Parameters:
 
 
 def parse_people(document: Any, path: str) -> People:
-    """Read what ``render`` wrote of people. Raises StepError naming the key that is missing or wrong."""
+    """Parse the text that ``render`` wrote of people. Raises StepError naming the key that is missing or wrong."""
     try:
         found: People = _object(People, document, "the list")
         return found
@@ -75,12 +75,12 @@ def parse_people(document: Any, path: str) -> People:
 
 
 def part(kind: Any, document: Any, key: str) -> Any:
-    """One of the file's objects, by its dataclass. Raises ValueError naming the key that is missing or wrong."""
+    """Parse one of the file's objects, by its dataclass. Raises ValueError naming the key that is missing or wrong."""
     return _object(kind, document, key)
 
 
 def _lost_after(found: Parameters) -> float:
-    """Seconds of silence after which a node is lost."""
+    """Return the seconds of silence after which a node is lost."""
     override = os.environ.get("HYPERPOD_LOST_AFTER")
     key = "HYPERPOD_LOST_AFTER" if override else "lost_after_seconds"
     try:
@@ -93,7 +93,7 @@ def _lost_after(found: Parameters) -> float:
 
 
 def _object(kind: Any, value: Any, key: str) -> Any:
-    """A dataclass from an object with all of its fields but optional ones; whatever else is there stays unread."""
+    """Build a dataclass from an object with all of its fields except optional ones; other keys are ignored."""
     if not isinstance(value, dict):
         raise ValueError(f"{key} is {short(value)}, and should be an object")
     types = _types(kind)
@@ -111,7 +111,7 @@ def _object(kind: Any, value: Any, key: str) -> Any:
 
 
 def _read(kind: Any, value: Any, key: str, form: str) -> Any:
-    """A value of a field's type, and of its form where it is text. Raises ValueError naming the key."""
+    """Return a value of a field's type, and of its form if it is text. Raises ValueError naming the key."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Union:  # with None alone, as Optional
         return None if value is None else _read(arguments[0], value, key, form)
@@ -133,7 +133,7 @@ def _read(kind: Any, value: Any, key: str, form: str) -> Any:
 
 
 def _number(kind: Any, value: Any, key: str) -> Any:
-    """A number of this type, or a truth, which to Python is a number too."""
+    """Return a number of this type, or a truth value, which is a number in Python."""
     if kind is float and type(value) is int and value < _MOST:
         value = float(value)
     if type(value) is not kind or not 0 <= value < _MOST:

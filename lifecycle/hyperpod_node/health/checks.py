@@ -1,4 +1,4 @@
-"""The list of checks, and one run of all of them beside each other."""
+"""The list of checks, and one run of all of them at the same time."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Result:
 
 
 def run(subject: Subject, limit: float = LIMIT) -> List[Result]:
-    """Run every check that applies to this node, each on a thread of its own.
+    """Run every check that applies to this node, each on its own thread.
 
-    What fails, hangs or has a defect is "unknown": only what was seen to be bad takes a node out.
+    A check that fails, hangs or has a defect is "unknown": only a fault that was seen takes a node out.
     """
     checks = {**CHECKS, **own.found(subject.host)}
     done: Dict[str, Result] = {}
@@ -81,6 +81,6 @@ def _one(subject: Subject, name: str, check: Check, done: Dict[str, Result], ski
 
 
 def wrong(results: List[Result]) -> Mapping[str, str]:
-    """What is bad and takes the node out, by check."""
+    """Return the reasons that take the node out, by check."""
     bad = [one for one in results if one.finding.status == "bad" and one.check not in _ONLY_REPORTED]
     return {one.check: one.finding.detail for one in bad}

@@ -1,6 +1,6 @@
-"""What ``dcgmi diag -j`` found: the one rule for the nodes' own check and for ``hyperpod diagnose --level``.
+"""Judges the output of ``dcgmi diag -j``, for the nodes' own check and for ``hyperpod diagnose --level``.
 
-dcgmi's exit status is no help: it is not 0 for a warning, too (DCGM 4, Diag.cpp: GetFailureResult).
+dcgmi's exit status does not help: it is not 0 for a warning either (DCGM 4, Diag.cpp: GetFailureResult).
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ PENDING = {84, 85}
 
 
 def judge(level: int, output: str) -> Finding:
-    """What ``dcgmi diag -r LEVEL -j`` found, by all that it printed: there may be words before and after the JSON."""
+    """Return the finding of ``dcgmi diag -r LEVEL -j`` from its output, with words before and after the JSON or
+    without.
+    """
     title = f"dcgmi diag -r {level}"
     try:
         document = json.JSONDecoder().raw_decode(output, output.index("{"))[0]
@@ -39,7 +41,7 @@ def judge(level: int, output: str) -> Finding:
 
 
 def _below(node: Any) -> Iterator[Dict[str, Any]]:
-    """Every object in a document. The versions of DCGM nest them differently."""
+    """Yield every object in a document. The versions of DCGM nest them differently."""
     if isinstance(node, dict):
         yield node
     for one in list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else ():
@@ -51,12 +53,12 @@ def _statuses(test: Mapping[str, Any]) -> List[str]:
 
 
 def _only_warns(test: Mapping[str, Any]) -> bool:
-    """Whether every error of a test leaves the GPU usable. Its summary has those of no entity, or of another one."""
+    """Whether every error of a test leaves the GPU usable. Its summary has errors of no entity, or of another one."""
     errors = [one for one in _below(test) if "error_severity" in one]
     return bool(errors) and all(one["error_severity"] in WARNINGS or one.get("error_id") in PENDING for one in errors)
 
 
 def _why(document: Any) -> str:
-    """Why the test could not run (DCGM 4, Diag.cpp: HelperDisplayFailureMessage)."""
+    """Return why the test could not run (DCGM 4, Diag.cpp: HelperDisplayFailureMessage)."""
     said = [str(one["runtime_error"]) for one in _below(document) if "runtime_error" in one]
     return f": {' '.join(said[0].split())}" if said else ""

@@ -14,7 +14,7 @@ NVIDIA_GPUS = "/proc/driver/nvidia/gpus"
 
 
 def accelerators_there(subject: Subject) -> Optional[Finding]:
-    """Device files, as many as the instance type has accelerators by the catalogue."""
+    """Check that the node has as many device files as its type has accelerators by the catalogue."""
     group = subject.group
     if not group.accelerators:
         return None
@@ -26,7 +26,7 @@ def accelerators_there(subject: Subject) -> Optional[Finding]:
 
 
 def efa_there(subject: Subject) -> Optional[Finding]:
-    """EFA devices with an active port, as many as the instance type has by the catalogue."""
+    """Check that the node has as many EFA devices with an active port as its type by the catalogue."""
     group = subject.group
     if group.efa != "yes" or not group.accelerators:
         return None
@@ -41,13 +41,13 @@ def efa_there(subject: Subject) -> Optional[Finding]:
 
 
 def _port_is_down(subject: Subject, name: str) -> bool:
-    """By the kernel's words for a port, "4: ACTIVE" where it works; a device without the file counts as working."""
+    """Whether the kernel shows a port as down, "4: ACTIVE" if it works; a device without the file counts as working."""
     state = subject.host.read(f"{INFINIBAND}/{name}/ports/1/state")
     return state is not None and "ACTIVE" not in state
 
 
 def affinity(subject: Subject) -> Optional[Finding]:
-    """Every GPU has an EFA device on its own NUMA node, where traffic does not cross the processors' link."""
+    """Check that every GPU has an EFA device on its own NUMA node: traffic then avoids the processors' link."""
     group, host = subject.group, subject.host
     if group.accelerator != "gpu" or group.efa != "yes" or group.efa_interfaces < group.accelerators:
         return None
@@ -62,6 +62,6 @@ def affinity(subject: Subject) -> Optional[Finding]:
 
 
 def _numa(subject: Subject, device: str) -> Optional[int]:
-    """A device's NUMA node; None where the kernel does not know it, or says -1."""
+    """Return a device's NUMA node; None if the kernel does not know it, or reports -1."""
     text = (subject.host.read(f"{device}/numa_node") or "").strip()
     return int(text) if text.isdigit() else None

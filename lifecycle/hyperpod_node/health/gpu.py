@@ -1,6 +1,6 @@
-"""NVIDIA GPUs by nvidia-smi and DCGM; Trainium's memory errors by its driver's counters.
+"""Checks NVIDIA GPUs by nvidia-smi and DCGM, and Trainium's memory errors by its driver's counters.
 
-Element names are those of ``nvidia-smi -q -x``; a driver that leaves one out says nothing about it.
+Element names are those of ``nvidia-smi -q -x``; the absence of one means nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DCGM_EVERY, DCGM_SECONDS = 3600.0, 40.0
 
 
 def ecc(subject: Subject) -> Optional[Finding]:
-    """Memory that cannot be repaired any more: a failed row remap, or more SRAM errors than NVIDIA allows.
+    """Check for memory that cannot be repaired any more: a failed row remap, or more SRAM errors than NVIDIA allows.
 
     A pending remap or page retirement is no fault: it takes effect at the next reset (XID 63 asks for nothing).
     """
@@ -64,7 +64,7 @@ def _neuron_ecc(subject: Subject) -> Finding:
 
 
 def nvlink(subject: Subject) -> Optional[Finding]:
-    """NVLink: no link is inactive, of one GPU or all of them, and the fabric manager has let every GPU in."""
+    """Check that no NVLink of a GPU is inactive, and that the fabric manager has admitted every GPU."""
     if subject.group.accelerator != "gpu" or subject.group.accelerators < 2:
         return None
     out = [
@@ -88,8 +88,9 @@ def nvlink(subject: Subject) -> Optional[Finding]:
 
 
 def _links(shown: str) -> Dict[str, List[bool]]:
-    """Whether each link of each GPU is active. Of a GPU with none that is active nvidia-smi lists no link ("Unable to
-    retrieve NVLink information as all links are inActive": leptonai/gpud, issue 1085)."""
+    """Return whether each link of each GPU is active. nvidia-smi lists no link of a GPU without an active one ("Unable
+    to retrieve NVLink information as all links are inActive": leptonai/gpud, issue 1085).
+    """
     found: Dict[str, List[bool]] = {}
     for line in shown.splitlines():
         gpu, link = re.match(r"GPU (\d+):", line), re.match(r"\s+Link \d+: (.*)", line)
@@ -101,7 +102,7 @@ def _links(shown: str) -> Dict[str, List[bool]]:
 
 
 def pcie(subject: Subject) -> Optional[Finding]:
-    """PCIe: every GPU has as many lanes as the others of the node. What a type has at most is not catalogued."""
+    """Check that every GPU has as many PCIe lanes as the node's others. The catalogue has no maximum for a type."""
     if subject.group.accelerator != "gpu" or subject.group.accelerators < 2:
         return None
     widths: Dict[str, int] = {}
@@ -118,7 +119,7 @@ def pcie(subject: Subject) -> Optional[Finding]:
 
 
 def dcgm(subject: Subject) -> Optional[Finding]:
-    """``dcgmi diag -r 1``, DCGM's quick check, where no job runs and an hour after the last one."""
+    """Run ``dcgmi diag -r 1``, DCGM's quick check, while no job runs and an hour after the last one."""
     host, memory = subject.host, subject.memory
     if subject.group.accelerator != "gpu" or host.which("dcgmi") is None:
         return None

@@ -1,7 +1,8 @@
-"""The Kubernetes API by the kubelet's own credential: what a node may read, and say of itself.
+"""Calls the Kubernetes API with the kubelet's own credential: what a node may read, and report about itself.
 
 The kubeconfig is the one that EKS's images write (github.com/awslabs/amazon-eks-ami, kubelet-kubeconfig): a server, a
-file with its authority, and a command that prints a token. Nodes have no YAML library, so these lines are looked for.
+file with its authority, and a command that prints a token. Nodes have no YAML library, so this module looks for these
+lines.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ _MERGE = "application/merge-patch+json"
 
 @dataclass(frozen=True)
 class Api:
-    """One session. Every method raises StepError where the API server refuses or does not answer."""
+    """One session. Every method raises StepError if the API server refuses or does not answer."""
 
     server: str
     token: str
     context: Optional[ssl.SSLContext]
 
     def own_name(self) -> str:
-        """The Kubernetes node whose kubelet this is."""
+        """The name of this kubelet's Kubernetes node."""
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         found = self._ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
         user = str(found["status"]["userInfo"].get("username", ""))
@@ -50,7 +51,7 @@ class Api:
         return user[len(_USER) :]
 
     def node(self, name: str) -> Dict[str, Any]:
-        """The node's object."""
+        """Return the node's object."""
         return self._ask("GET", f"/api/v1/nodes/{quote(name)}")
 
     def patch_node(self, name: str, change: Mapping[str, Any]) -> None:
@@ -58,7 +59,7 @@ class Api:
         self._ask("PATCH", f"/api/v1/nodes/{quote(name)}", change, _MERGE)
 
     def warn(self, node: str, reason: str, message: str, now: float) -> None:
-        """Make an event of the node, which Kubernetes keeps for an hour. ``now``: seconds since 1970."""
+        """Create an event of the node, which Kubernetes keeps for an hour. ``now``: seconds since 1970."""
         time = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = {
             "metadata": {"generateName": f"{node}.", "namespace": _EVENTS},
@@ -75,14 +76,14 @@ class Api:
         self._ask("POST", f"/api/v1/namespaces/{_EVENTS}/events", event)
 
     def nodes(self, label: str) -> List[Dict[str, Any]]:
-        """The metadata of every node that has the label."""
+        """Return the metadata of every node that has the label."""
         items: List[Dict[str, Any]] = self._ask(
             "GET", f"/api/v1/nodes?labelSelector={quote(label)}", accept=_NAMES_ONLY
         )["items"]
         return [one["metadata"] for one in items]
 
     def pods(self, node: str) -> List[Dict[str, Any]]:
-        """The pods of a node: a kubelet may list those of its own."""
+        """Return the pods of a node: a kubelet may list its own node's."""
         items: List[Dict[str, Any]] = self._ask("GET", f"/api/v1/pods?fieldSelector={quote('spec.nodeName=' + node)}")[
             "items"
         ]
@@ -117,7 +118,7 @@ class Api:
 
 
 def connect(host: Host) -> Api:
-    """A session with a new token. Raises StepError where the kubeconfig is missing or of another form."""
+    """Open a session with a new token. Raises StepError if the kubeconfig is missing or of another form."""
     text = host.read(KUBECONFIG)
     if text is None:
         raise StepError(f"no {KUBECONFIG}: the kubelet's credential is not where EKS's images have it")
@@ -144,14 +145,14 @@ def _value(kubeconfig: str, key: str) -> str:
 
 
 def _arguments(kubeconfig: str) -> List[str]:
-    """The list below ``args:``."""
+    """Return the list below ``args:``."""
     block = re.search(r"^\s*args:[ \t]*\n((?:\s*- .*(?:\n|$))+)", kubeconfig, re.MULTILINE)
     lines = block.group(1).splitlines() if block else []
     return [line.strip()[2:].strip().strip("\"'") for line in lines]
 
 
 def _message(body: bytes) -> str:
-    """The API server's own words."""
+    """Return the API server's own error."""
     try:
         return str(json.loads(body).get("message", ""))
     except (ValueError, AttributeError):

@@ -1,13 +1,13 @@
-"""What Kubernetes is told about a node that is bad: the node cordons itself, by its kubelet's credential.
+"""Reports a bad node to Kubernetes: the node cordons itself, with its kubelet's credential.
 
-And about one whose lifecycle scripts left something undone, such as containerd's data on the root volume: a label says
-that, an annotation and an event what. It stays in service.
+It also reports a node whose lifecycle scripts left something undone, such as containerd's data on the root volume, by a
+label; an annotation and an event give the details. That node stays in service.
 
 * A kubelet may change its own node alone, and there its labels outside of Kubernetes' own, annotations and
   ``unschedulable``, but no taint (Kubernetes, "Admission Control in Kubernetes": NodeRestriction).
-* What is cordoned here has an annotation with the reason, and is uncordoned here when it is well again.
+* A node cordoned here has an annotation with the reason, and is uncordoned here when it is well again.
 * HyperPod uncordons a node that it has rebooted, and leaves its annotations (yuhuiaws/GPU-Fault-Recovery-System, from
-  an audit log; the guide does not say so). So a node that another boot finds uncordoned has nobody looked at.
+  an audit log; the guide does not say so). So nobody has looked at a node that another boot finds uncordoned.
 * A node that HyperPod has in its hands, or that somebody else has cordoned or tainted, is left alone.
 * At most one node, or 5 % of them, is out at a time, those in HyperPod's hands included; any other is only reported.
 * With policy reboot or replace, a cordoned node on which no job is left gets HyperPod's own label (SageMaker Developer
@@ -44,7 +44,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class Standing:
-    """How this node stands in Kubernetes; ``boot`` is the one that it is in, empty where that is not known."""
+    """This node's state in Kubernetes; ``boot`` identifies its current boot, empty if unknown."""
 
     def __init__(self, node: Mapping[str, Any], boot: str) -> None:
         metadata, spec = node["metadata"], node.get("spec", {})
@@ -69,7 +69,7 @@ def apply(
     devices: bool,
     set_up: Optional[Finding] = None,
 ) -> str:
-    """Do what the policy says, and return it in a few words. Raises StepError where Kubernetes refuses.
+    """Apply the policy, and return its result in a few words. Raises StepError if Kubernetes refuses.
 
     ``taints``: the keys that the node's group has by configuration; ``wrong``: reasons by check; ``well``: nothing is
     wrong, and everything that was has been found well; ``devices``: whether the node has accelerators; ``set_up``: the
@@ -102,7 +102,7 @@ def apply(
 
 
 def _tell(api: kubelet.Api, node: Standing, missing: str, now: float) -> Standing:
-    """Label the node by whether its set-up is complete, and say once what is missing."""
+    """Label the node by whether its set-up is complete, and report once what is missing."""
     state = (INCOMPLETE, missing) if missing else (COMPLETE, None)
     if node.setup == state:
         return node
@@ -145,7 +145,7 @@ def _take_out(api: kubelet.Api, node: Standing, wrong: Mapping[str, str], policy
 
 
 def _change(api: kubelet.Api, node: Standing, cordon: bool, reason: Optional[str] = None) -> None:
-    """Cordon or uncordon. Refused, and tried again in the next run, where somebody has changed the node meanwhile."""
+    """Cordon or uncordon. Refused, and tried again in the next run, if somebody has changed the node in between."""
     annotations = {REASON: reason, BOOT: node.boot or None} if cordon else {REASON: None, ORDERED: None, BOOT: None}
     metadata = {"resourceVersion": node.version, "annotations": annotations}
     api.patch_node(node.name, {"metadata": metadata, "spec": {"unschedulable": True if cordon else None}})
@@ -153,7 +153,8 @@ def _change(api: kubelet.Api, node: Standing, cordon: bool, reason: Optional[str
 
 def _busy(pods: List[Dict[str, Any]], devices: bool) -> bool:
     """Whether a job is still here. On a node with accelerators that is a pod with some of them, on any other each pod
-    that no DaemonSet owns."""
+    that no DaemonSet owns.
+    """
     return any(
         pod.get("status", {}).get("phase") not in _ENDED
         and "DaemonSet" not in [owner["kind"] for owner in pod["metadata"].get("ownerReferences") or []]
@@ -169,7 +170,7 @@ def _has_device(pod: Mapping[str, Any]) -> bool:
 
 
 def _too_many(api: kubelet.Api, name: str) -> Optional[str]:
-    """Why this node may not be taken out now, too; None where it may."""
+    """Return why this node may not be taken out now, too; None if it may."""
     nodes = api.nodes(GROUP)
     out = sorted(
         one["name"]

@@ -1,4 +1,4 @@
-"""What a check knows of its node, and what it may say."""
+"""A check's input, and its possible results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NVIDIA_SMI_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found: "ok", "bad", or "unknown" where a tool is missing or does not answer. ``detail``: a line."""
+    """A check's result: "ok", "bad", or "unknown" if a tool is missing or does not answer. ``detail``: a line."""
 
     status: str
     detail: str = ""
@@ -31,9 +31,9 @@ class Finding:
 
 @dataclass
 class Subject:
-    """The node that is checked. ``mount``: the shared file system's folder, empty where pods mount it (EKS).
+    """The checked node. ``mount``: the shared file system's folder, empty if pods mount it (EKS).
 
-    ``idle``: whether no job runs. ``memory``: what the run before has left, which a check may add to; it is lost at a
+    ``idle``: whether no job runs. ``memory``: the previous run's notes, to which a check may add; they are lost at a
     reboot.
     """
 
@@ -47,7 +47,7 @@ class Subject:
     _gpus: Optional[Tuple[List[ElementTree.Element], str]] = None
 
     def gpus(self) -> List[ElementTree.Element]:
-        """nvidia-smi's description of each GPU, asked once. Raises StepError where it does not answer."""
+        """Return nvidia-smi's description of each GPU, asked once. Raises StepError if it does not answer."""
         with self._lock:
             if self._gpus is None:
                 self._gpus = _ask(self.host)
@@ -75,22 +75,22 @@ Check = Callable[[Subject], Optional[Finding]]
 
 
 def ok(detail: str = "") -> Finding:
-    """All is well."""
+    """Return that all is well."""
     return Finding(OK, detail)
 
 
 def bad(detail: str) -> Finding:
-    """The node should get no more jobs, for this reason."""
+    """Return that the node should get no more jobs, for this reason."""
     return Finding(BAD, detail)
 
 
 def unknown(detail: str) -> Finding:
-    """It could not be found out, for this reason."""
+    """Return that the check could not find out, for this reason."""
     return Finding(UNKNOWN, detail)
 
 
 def load(host: Host, name: str) -> Dict[str, Any]:
-    """A JSON object from a file; empty where there is none."""
+    """Return a JSON object from a file; empty if there is none."""
     try:
         found = json.loads(host.read(name) or "{}")
     except ValueError:

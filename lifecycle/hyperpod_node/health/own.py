@@ -1,4 +1,4 @@
-"""The checks that users ship with their stack (``hyperpod:healthChecks``): any executable, one finding each.
+"""Runs the checks that users ship with their stack (``hyperpod:healthChecks``): any executable, one finding each.
 
 Exit status 0 is well, 1 is bad, anything else is unknown; the first line of standard output is the reason.
 """
@@ -18,7 +18,7 @@ LONGEST_REASON = 120
 
 
 def found(host: Host) -> Dict[str, Check]:
-    """The checks that are installed here, by name."""
+    """Return the checks that are installed here, by name."""
     folder = f"{host.settings.install_folder}/{FOLDER}"
     path = host.path(folder)
     names = sorted(one.name for one in path.iterdir() if one.is_file()) if path.is_dir() else []

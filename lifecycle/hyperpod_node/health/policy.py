@@ -1,10 +1,10 @@
-"""What Slurm is told about a node that is bad: the node drains itself, because HealthCheckProgram has to.
+"""Reports a bad node to Slurm: the node drains itself, because HealthCheckProgram has to.
 
 * A node whose reason begins with ``Action:`` is HyperPod's, and one that somebody else has drained is theirs.
 * A node that Slurm has drained because a killed job did not end is resumed when the job has, and all is well.
-* What is drained here has a reason that begins with ``hyperpod-health:``, and is resumed here when it is well again.
-* At most one node, or 5 % of them, is out at a time, those that HyperPod is at work on included; any other is only
-  reported. A fault of all nodes is a fault of something else.
+* A node drained here has a reason that begins with ``hyperpod-health:``, and is resumed here when it is well again.
+* At most one node, or 5 % of them, is out at a time, those that HyperPod repairs included; any other is only reported. A
+  fault of all nodes has another cause.
 * With policy reboot or replace, a node that is drained and has no job left gets HyperPod's own word for it (SageMaker
   Developer Guide, "Manually replace or reboot a node using Slurm"). From then on it is HyperPod's.
 
@@ -42,7 +42,7 @@ SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Standing:
-    """What slurmctld knows of this node: its name there, its states and its reason."""
+    """slurmctld's record of this node: its name there, its states and its reason."""
 
     name: str
     states: Sequence[str]
@@ -60,7 +60,7 @@ class Standing:
 
 
 def standing(host: Host, names: Sequence[str]) -> Standing:
-    """This node by the first of these names that slurmctld knows. Raises StepError where it does not answer."""
+    """Find this node by the first of these names that slurmctld knows. Raises StepError if it does not answer."""
     why = ""
     for name in filter(None, (os.environ.get("SLURMD_NODENAME"), *names)):
         shown = host.run("scontrol", "show", "node", name, "-o", check=False, timeout=SECONDS)
@@ -74,8 +74,9 @@ def standing(host: Host, names: Sequence[str]) -> Standing:
 
 
 def apply(host: Host, node: Standing, wrong: Mapping[str, str], well: bool, policy: str, memory: Dict[str, Any]) -> str:
-    """Do what the policy says, and return it in a few words. ``wrong``: reasons by check. ``well``: nothing is wrong,
-    and everything that was has been found well. Raises StepError where slurmctld does not answer."""
+    """Apply the policy, and return its result in a few words. ``wrong``: reasons by check. ``well``: nothing is wrong,
+    and everything that was has been found well. Raises StepError if slurmctld does not answer.
+    """
     host.remove(NO_JOBS)
     if node.reason.startswith(ACTION):
         memory["ours"] = False
@@ -143,7 +144,7 @@ def _drain(host: Host, name: str, reason: str) -> None:
 
 
 def _too_many(host: Host, name: str) -> Optional[str]:
-    """Why this node may not be taken out now, too; None where it may."""
+    """Return why this node may not be taken out now, too; None if it may."""
     shown = host.run("sinfo", "-h", "-N", "-O", "NodeList:128,StateLong:32,Reason:64", timeout=SECONDS)
     nodes: Dict[str, List[str]] = {}
     for line in shown.out.splitlines():

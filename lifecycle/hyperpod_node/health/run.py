@@ -1,7 +1,7 @@
-"""``hyperpod-health``: runs the checks, files what they found, and does what the policy says.
+"""``hyperpod-health``: runs the checks, files the findings, and applies the policy.
 
-Slurm's HealthCheckProgram on a worker, by way of health.sh; a systemd timer's program on EKS, where
-node-problem-detector also makes a condition of it. Prints a table; its exit status is 1 where something is bad.
+Slurm's HealthCheckProgram on a worker, through health.sh; a systemd timer's program on EKS, where node-problem-detector
+also makes a condition of it. Prints a table; its exit status is 1 if anything is bad.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LONGEST_LOG = 1 << 20
 
 
 def once(host: Host) -> List[checks.Result]:
-    """One run. Raises StepError where the node has no record of what it is."""
+    """Run the checks once. Raises StepError if the node has no record of what it is."""
     record = node_record.read(host)
     known = record.parameters
     host.folder(FOLDER)
@@ -62,7 +62,7 @@ def once(host: Host) -> List[checks.Result]:
 
 
 def _well(results: List[checks.Result], memory: Mapping[str, Any]) -> bool:
-    """Whether nothing is bad, and nothing that was is unknown now."""
+    """Whether nothing is bad, and nothing that was bad is unknown now."""
     unknown = {one.check for one in results if one.finding.status == UNKNOWN}
     return not checks.wrong(results) and not unknown & set(memory.get("wrong", []))
 
@@ -78,7 +78,7 @@ def _file(host: Host, results: List[checks.Result], wrong: Mapping[str, str], do
 
 
 def prometheus(results: List[checks.Result], now: float) -> str:
-    """The results as metrics. A check that is unknown has no value for ok."""
+    """Return the results as metrics. An unknown check has no value for ok."""
     ok = [(one, int(one.finding.status == "ok")) for one in results if one.finding.status != UNKNOWN]
     lines = [
         "# HELP hyperpod_health_check_ok Whether the last run of a check found the node well.",
@@ -95,13 +95,13 @@ def prometheus(results: List[checks.Result], now: float) -> str:
 
 
 def table(results: List[checks.Result]) -> List[str]:
-    """Check, status, detail, as people read them."""
+    """Return check, status and detail for people."""
     width = max(len(one.check) for one in results)
     return [f"{one.check:<{width}}  {one.finding.status:<7}  {one.finding.detail}".rstrip() for one in results]
 
 
 def main() -> int:
-    """One run at a time."""
+    """Run the checks, one run at a time."""
     host = Host(Settings.from_environment())
     os.umask(0o022)
     lock = os.open("/run/hyperpod-health.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,6 +1,6 @@
-"""Prepares a worker for its health checks, which run without the lifecycle folder: what it is, and users' own checks.
+"""Prepares a worker for its health checks, which run without the lifecycle folder: the node's facts, and users' checks.
 
-On Slurm slurmd runs them (slurm/conf.py). On EKS a timer does, and node-problem-detector reads what they found.
+On Slurm slurmd runs them (slurm/conf.py). On EKS a timer does, and node-problem-detector reads the findings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every node needs: its file systems, its clock, and that only root has its role."""
+"""Checks of every node: its file systems, its clock, and that only root has its role."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DISKS = ("/", pod_disk.DATA_VOLUME, scratch.IMAGE_MOUNT, scratch.MOUNT_POINT)
 
 
 def lustre(subject: Subject) -> Optional[Finding]:
-    """The shared file system is mounted, and every Lustre mount answers."""
+    """Check that the shared file system is mounted, and every Lustre mount answers."""
     host = subject.host
     table = {point: kind for point, kind, _ in _mounts(subject)}
     wanted = [subject.mount] if subject.mount else [point for point, kind in table.items() if kind == "lustre"]
@@ -35,7 +35,7 @@ def lustre(subject: Subject) -> Optional[Finding]:
 
 
 def disks(subject: Subject) -> Finding:
-    """The root and the data volumes: not read-only, which is what the kernel makes of a broken disk, and not full."""
+    """Check that the root and the data volumes are not full, nor read-only, as the kernel makes a broken disk."""
     reasons: List[str] = []
     for point, _, options in _mounts(subject):
         if point not in DISKS:
@@ -55,7 +55,7 @@ def disks(subject: Subject) -> Finding:
 
 
 def _mounts(subject: Subject) -> List[Tuple[str, str, str]]:
-    """Mount point, type and options; of several at one place the last, which covers the others."""
+    """Return mount point, type and options; of several at one place the last, which covers the others."""
     found = {}
     for line in (subject.host.read("/proc/self/mounts") or "").splitlines():
         fields = line.split()
@@ -65,7 +65,7 @@ def _mounts(subject: Subject) -> List[Tuple[str, str, str]]:
 
 
 def time(subject: Subject) -> Finding:
-    """The clock against the instance metadata's, by the same limit as at boot: MUNGE and AWS refuse one that is off."""
+    """Compare the clock with the instance metadata's, by the boot's limit: MUNGE and AWS refuse one that is off."""
     try:
         skew = clock.skew(subject.host, subject.imds_v1, IMDS_SECONDS)
     except StepError as error:
@@ -76,13 +76,15 @@ def time(subject: Subject) -> Finding:
 
 
 def role(subject: Subject) -> Finding:
-    """Instance metadata, which gives the node's role, is kept from users (Slurm) or pods (EKS)."""
+    """Check that users (Slurm) or pods (EKS) do not reach instance metadata, which gives the node's role."""
     why = metadata_guard.opened(subject.host) if subject.mount else pod_metadata_guard.opened(subject.host)
     return bad(why) if why else ok()
 
 
 def setup(subject: Subject) -> Optional[Finding]:
-    """On EKS: every lifecycle step did its work, and Lustre has kept EFA (on Slurm hyperpod-validate asks for both)."""
+    """Check on EKS that every lifecycle step succeeded, and Lustre has kept EFA (on Slurm hyperpod-validate checks
+    both).
+    """
     if subject.mount:
         return None
     steps = load(subject.host, f"{subject.host.settings.log_folder}/summary.json").get("steps")

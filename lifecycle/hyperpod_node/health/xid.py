@@ -1,8 +1,8 @@
 """XIDs: what the NVIDIA driver writes to the kernel's log when a GPU has a fault, and what NVIDIA says to do.
 
 xid.csv has the immediate action of each code by NVIDIA's XID catalogue of 2025-10-29 (by way of leptonai/gpud). Most
-ask for nothing, or for the job to start again, which Slurm does. A node is bad only where the GPU has to be reset or
-the machine rebooted. What NVIDIA leaves to a workflow:
+ask for nothing, or for the job to start again, which Slurm does. A node is bad only if the GPU has to be reset or
+the machine rebooted. XIDs that NVIDIA leaves to a workflow:
 
 * 48, an uncorrectable memory error: the workflow begins with draining the node.
 * 74, an NVLink error: the link is not to be trusted until a reset, except where its registers have nothing but what
@@ -47,13 +47,13 @@ MOST_KEPT = 64
 
 @functools.lru_cache(maxsize=None)
 def actions() -> Mapping[int, str]:
-    """NVIDIA's immediate action of each XID; empty where the catalogue has none."""
+    """Return NVIDIA's immediate action for each XID; empty if the catalogue has none."""
     with Path(__file__).with_name("xid.csv").open(encoding="utf-8") as file:
         return {int(row["xid"]): row["action"] for row in csv.DictReader(file)}
 
 
 def ends_it(code: int, text: str) -> str:
-    """Why a node with this XID should get no more jobs; empty where it may go on."""
+    """Return why a node with this XID should get no more jobs; empty if it may continue."""
     action = actions().get(code, "")
     if action in ACTIONS_THAT_END_IT:
         return action
@@ -68,12 +68,12 @@ def ends_it(code: int, text: str) -> str:
 
 
 def _registers(text: str) -> List[int]:
-    """The line ends with them, in parentheses."""
+    """Return the registers, in parentheses at the line's end."""
     return [int(one, 16) for one in REGISTERS.findall(text.rpartition("(")[2])]
 
 
 def _harmless(text: str) -> bool:
-    """Whether the registers of an XID 74 have bits, and no others than harmless ones."""
+    """Whether the registers of an XID 74 have bits, and only harmless ones."""
     registers = _registers(text)
     return any(registers) and not any(one & ~HARMLESS.get(place, 0) for place, one in enumerate(registers))
 
@@ -91,9 +91,9 @@ def _needs_reset(text: str) -> bool:
 
 
 def check(subject: Subject) -> Optional[Finding]:
-    """XIDs since the boot, or since a person has put the node back to work.
+    """Check for XIDs since the boot, or since a person has put the node back to work.
 
-    They are remembered: the kernel's log is a ring, and forgets.
+    They are remembered, because the kernel's log is a ring and forgets.
     """
     if subject.group.accelerator != "gpu":
         return None
@@ -114,7 +114,7 @@ def check(subject: Subject) -> Optional[Finding]:
 
 
 def accept(memory: Dict[str, Any]) -> None:
-    """Somebody has put the node back to work, and knows what the log says so far."""
+    """Accept the XIDs in the log so far: somebody has put the node back to work."""
     memory["accepted"] = memory.get("last", -1)
     memory["xids"] = []
 

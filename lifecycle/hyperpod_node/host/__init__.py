@@ -1,1 +1,1 @@
-"""The machine under the steps: its files, commands, units and clocks, and what AWS says of it."""
+"""The machine under the steps: its files, commands, units and clocks, and AWS's view of it."""

@@ -1,4 +1,4 @@
-"""The accelerators' device files: what the driver has made of them."""
+"""The device files that the driver creates for accelerators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KINDS = {"gpu": "gpu", "trainium": "neuron"}
 
 
 def found(host: Host, kind: str) -> int:
-    """How many accelerators of a kind ("gpu" or "neuron") have a device file; 0 for any other kind."""
+    """Count the accelerators of a kind ("gpu" or "neuron") with a device file; 0 for any other kind."""
     prefix = DEVICES.get(kind, "")
     if not prefix:
         return 0

@@ -1,4 +1,4 @@
-"""The aws command: parses its JSON, and tells transient errors from permanent ones."""
+"""Runs the aws command: parses its JSON, and distinguishes transient errors from permanent ones."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Refused(Exception):
 
 
 def ask(host: Host, region: str, timeout: float, *args: str, v1: bool = False) -> Any:
-    """Return one call's parsed output. ``v1``: whether it may take credentials without a session token.
+    """Return one call's parsed output. ``v1``: accept credentials without a session token.
 
-    Raises Refused, or StepError where the command is missing.
+    Raises Refused, or StepError if the command is missing.
     """
     result = host.run(
         *("aws", *args, "--region", region, "--output", "json", *LIMITS),
@@ -43,5 +43,5 @@ def ask(host: Host, region: str, timeout: float, *args: str, v1: bool = False) -
 
 
 def copied(host: Host, uri: str, region: str, target: str) -> Result:
-    """An object of S3, written to a path on the node; "-" is the command's output. Raises StepError."""
+    """Copy an object of S3 to a path on the node; "-" is the command's output. Raises StepError."""
     return host.run("aws", "s3", "cp", "--only-show-errors", "--region", region, *LIMITS, uri, target, timeout=60)

@@ -1,4 +1,4 @@
-"""How a step ends when it does not succeed."""
+"""The ways in which a step ends without success."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class StepError(Exception):
 
 
 class TooSlow(StepError):
-    """A command did not end within its time. In a poll that is one more state that is not yet the wanted one."""
+    """A command did not end within its time. In a poll that is one more state other than the wanted one."""
 
 
 class Skip(Exception):
@@ -16,8 +16,8 @@ class Skip(Exception):
 
 
 class NotYet(Exception):
-    """What a poll waits for is not there yet; the text is the state that was seen."""
+    """A poll's condition is not met yet; the text is the state that was seen."""
 
 
 class Cancelled(Exception):
-    """A required step failed meanwhile, so this one stopped waiting."""
+    """A required step failed in the meantime, so this one stopped waiting."""

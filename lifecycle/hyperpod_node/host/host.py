@@ -54,7 +54,7 @@ class Reply:
 
 
 class Host:
-    """The real machine. Every wait and every command ends at the deadline of the step that asks for it."""
+    """The real machine. Every wait and every command ends at the deadline of its step."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -65,15 +65,15 @@ class Host:
     # Time
 
     def now(self) -> float:
-        """Seconds on a clock that never jumps."""
+        """Return seconds on a clock that never jumps."""
         return time.monotonic()
 
     def wall(self) -> float:
-        """Seconds since 1970, by the node's clock."""
+        """Return seconds since 1970, by the node's clock."""
         return time.time()
 
     def sleep(self, seconds: float) -> None:
-        """Wait, but no longer than until a required step has failed."""
+        """Wait, but stop when a required step has failed."""
         self._cancelled.wait(seconds)
 
     def cancel(self) -> None:
@@ -81,17 +81,17 @@ class Host:
         self._cancelled.set()
 
     def begin(self, limit: float) -> None:
-        """From here on, this thread has ``limit`` seconds."""
+        """Limit this thread to ``limit`` seconds from now on."""
         self._step.deadline = self.now() + limit
 
     def remaining(self) -> float:
-        """Seconds that this thread's step has left."""
+        """Return the seconds that this thread's step has left."""
         return max(0.0, getattr(self._step, "deadline", float("inf")) - self.now())
 
     def poll(
         self, what: str, check: Callable[[], Optional[T]], timeout: float, first: float = 0.02, most: float = 0.1
     ) -> T:
-        """The first true answer of ``check``, with growing intervals. Raises StepError with the last state seen."""
+        """Return the first true answer of ``check``, with growing intervals. Raises StepError with the last state."""
         end = self.now() + min(timeout, self.remaining())
         wait, state = first, ""
         while True:
@@ -115,7 +115,7 @@ class Host:
     # Commands
 
     def which(self, command: str) -> Optional[str]:
-        """The full path of a command, or None."""
+        """Return the full path of a command, or None."""
         return shutil.which(command, path=self._search_path())
 
     def _search_path(self) -> str:
@@ -129,7 +129,7 @@ class Host:
         stdin: "Union[str, Path, None]" = None,
         env: Optional[Mapping[str, str]] = None,
     ) -> Result:
-        """Run a command to its end. Raises StepError when it is missing, too slow or, with ``check``, fails."""
+        """Run a command to its end. Raises StepError if it is missing, too slow or, with ``check``, fails."""
         self._check_cancelled()
         limit = min(timeout, self.remaining())
         result = self.execute(args, limit, stdin, env or {})
@@ -140,7 +140,7 @@ class Host:
     def execute(
         self, args: Tuple[str, ...], timeout: float, stdin: "Union[str, Path, None]", env: Mapping[str, str]
     ) -> Result:
-        """What ``run`` does on a real machine."""
+        """Run a command on the real machine, for ``run``."""
         # Not taken from PATH twice: the child gets the same search path as we have.
         environment = {**os.environ, "PATH": self._search_path(), "LC_ALL": "C", **env}
         command = self.which(args[0])
@@ -170,16 +170,16 @@ class Host:
     # Files
 
     def path(self, name: str) -> Path:
-        """A path on the node, under the settings' root."""
+        """Return a path on the node, under the settings' root."""
         return self.settings.root / name.lstrip("/")
 
     def read(self, name: str) -> Optional[str]:
-        """A file's text, None where it is missing."""
+        """Return a file's text, None if it is missing."""
         data = self.read_bytes(name)
         return None if data is None else io.TextIOWrapper(io.BytesIO(data), "utf-8", "replace").read()
 
     def read_bytes(self, name: str) -> Optional[bytes]:
-        """``read`` for bytes."""
+        """Return a file's bytes, None if it is missing."""
         try:
             with safe_open.place(self.settings.root, name) as path:
                 return safe_open.content(path)
@@ -187,7 +187,7 @@ class Host:
             return None
 
     def read_all(self, folder: str, names: Iterable[str]) -> Dict[str, str]:
-        """The texts of those of a folder's files that can be read, for folders of the kernel: it makes up no links."""
+        """Return the texts of a folder's readable files, for the kernel's folders, which have no hostile links."""
         top, found = str(self.path(folder)), {}
         for name in names:
             with contextlib.suppress(OSError), open(f"{top}/{name}", "rb") as file:  # noqa: PTH123 (a thousand of them)
@@ -195,11 +195,11 @@ class Host:
         return found
 
     def write(self, name: str, text: str, mode: int = 0o644, owner: Optional[str] = None) -> bool:
-        """Write a file atomically. True if anything changed."""
+        """Write a file atomically. Return True if anything changed."""
         return self.write_bytes(name, text.encode("utf-8"), mode, owner)
 
     def write_bytes(self, name: str, data: bytes, mode: int = 0o644, owner: Optional[str] = None) -> bool:
-        """``write`` for bytes."""
+        """Write bytes atomically. Return True if anything changed."""
         with safe_open.place(self.settings.root, name, make=True) as path:
             with contextlib.suppress(FileNotFoundError):
                 if safe_open.content(path) == data:
@@ -220,7 +220,7 @@ class Host:
         return True
 
     def secure(self, name: str, mode: int, owner: Optional[str] = None) -> bool:
-        """Correct a file's mode and owner. True if they were wrong."""
+        """Correct a file's mode and owner. Return True if they were wrong."""
         with safe_open.place(self.settings.root, name) as path, safe_open.opened(path) as descriptor:
             changed = stat.S_IMODE(os.fstat(descriptor).st_mode) != mode
             if changed:
@@ -233,7 +233,7 @@ class Host:
         return changed
 
     def owner(self, name: str) -> str:
-        """The user that owns a file."""
+        """Return the user that owns a file."""
         uid = self.path(name).stat().st_uid
         try:
             return pwd.getpwuid(uid).pw_name
@@ -246,7 +246,7 @@ class Host:
         os.chown(path, entry.pw_uid, entry.pw_gid)
 
     def home(self, user: str) -> Optional[str]:
-        """A user's home folder, None where there is no such user."""
+        """Return a user's home folder, None without such a user."""
         try:
             return pwd.getpwnam(user).pw_dir
         except KeyError:
@@ -275,12 +275,13 @@ class Host:
         self.changes.append(name)
 
     def free(self, name: str) -> int:
-        """Bytes that a folder's disk has left for everybody; of its nearest parent where it does not exist."""
+        """Return the bytes that a folder's disk has left for everybody; of its nearest parent if it does not exist."""
         left = os.statvfs(str(self._nearest(name)))
         return left.f_bavail * left.f_frsize
 
     def prove_writable(self, name: str) -> None:
-        """Write, read back, delete in a folder or its nearest parent: what looks right may be read-only, full or stale.
+        """Write, read back, delete in a folder or its nearest parent: it may be read-only, full or stale in spite of
+        its looks.
 
         Raises StepError.
         """
@@ -306,7 +307,7 @@ class Host:
         return path
 
     def remove(self, name: str) -> bool:
-        """Remove a file. True when it was there."""
+        """Remove a file. Return True if it existed."""
         try:
             self.path(name).unlink()
         except FileNotFoundError:
@@ -315,17 +316,17 @@ class Host:
         return True
 
     def stuck(self, name: str, timeout: float) -> str:
-        """Why a file system does not answer within so many seconds; empty where it does."""
+        """Return why a file system does not answer within so many seconds; empty if it does."""
         return kernel_queries.stuck(self.path(name), timeout)
 
     # The network
 
     def hostname(self) -> str:
-        """The node's name, without a domain."""
+        """Return the node's name, without a domain."""
         return socket.gethostname().split(".")[0]
 
     def http(self, method: str, url: str, headers: Mapping[str, str], timeout: float) -> Reply:
-        """One request, never through a proxy. Raises OSError when nothing answers, or something else than HTTP."""
+        """Make one request, never through a proxy. Raises OSError if nothing answers, or not with HTTP."""
         # Imported lazily: a third of the metrics writer's start-up time, and it sends no requests.
         import http.client
         import urllib.error
@@ -343,7 +344,7 @@ class Host:
             raise OSError(f"no HTTP ({type(error).__name__})") from None
 
     def answers(self, address: str, port: int, timeout: float = 1.0) -> bool:
-        """Whether something accepts connections there."""
+        """Whether a program accepts connections there."""
         try:
             with socket.create_connection((address, port), timeout=timeout):
                 return True
@@ -351,14 +352,14 @@ class Host:
             return False
 
     def resolve(self, name: str) -> List[str]:
-        """A name's IPv4 addresses, none where it has none."""
+        """Return a name's IPv4 addresses, possibly none."""
         try:
             return sorted({str(found[4][0]) for found in socket.getaddrinfo(name, None, socket.AF_INET)})
         except OSError:
             return []
 
     def addresses(self) -> List[str]:
-        """The node's own IPv4 addresses, as the kernel's routing table has them, without loopback."""
+        """Return the node's own IPv4 addresses, as the kernel's routing table has them, without loopback."""
         found, last = [], ""
         for line in (self.read("/proc/net/fib_trie") or "").splitlines():
             words = line.split()
@@ -369,7 +370,7 @@ class Host:
         return found
 
     def default_interface(self) -> Optional[str]:
-        """The interface that holds the default route."""
+        """Return the interface that holds the default route."""
         for line in (self.read("/proc/net/route") or "").splitlines()[1:]:
             fields = line.split()
             if len(fields) > 7 and fields[1] == "00000000" and fields[7] == "00000000":
@@ -377,7 +378,7 @@ class Host:
         return None
 
     def mtu(self, interface: str) -> Optional[int]:
-        """An interface's largest packet, bytes."""
+        """Return an interface's largest packet, bytes."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             try:
                 answer = fcntl.ioctl(sock, _SIOCGIFMTU, struct.pack("256s", interface.encode()[:15]))
@@ -386,7 +387,7 @@ class Host:
         return int(struct.unpack_from("i", answer, 16)[0])
 
     def mounts(self) -> Mapping[str, Tuple[str, str]]:
-        """Mount point to source and type, as the kernel has them now."""
+        """Map each mount point to source and type, as the kernel has them now."""
         table = {}
         for line in (self.read("/proc/self/mounts") or "").splitlines():
             fields = line.split()

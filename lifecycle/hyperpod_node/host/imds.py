@@ -22,7 +22,7 @@ class Imds:
         self.date = ""
 
     def get(self, path: str) -> str:
-        """One value. Raises Unavailable."""
+        """Return one value. Raises Unavailable."""
         if self._token is None:
             self._token = self._new_token()
         headers = {"X-aws-ec2-metadata-token": self._token} if self._token else {}
@@ -32,7 +32,7 @@ class Imds:
         return reply.body.strip()
 
     def _new_token(self) -> str:
-        """A token; an empty one where the service has none and the configuration allows that."""
+        """Return a token; an empty one if the service has none and the configuration allows that."""
         reply = self._ask("PUT", "/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": _TOKEN_SECONDS})
         if reply.status == 200:
             return reply.body.strip()

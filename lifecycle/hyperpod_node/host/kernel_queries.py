@@ -1,4 +1,4 @@
-"""Questions to the kernel that it may never answer, or only once."""
+"""Asks the kernel questions that it may never answer, or only once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import List, Optional
 
 
 def stuck(path: Path, timeout: float) -> str:
-    """Why a file system does not answer within so many seconds; empty where it does.
+    """Return why a file system does not answer within so many seconds; empty if it does.
 
-    Asked by a process of its own, which nobody waits for: what hangs in the kernel cannot be ended.
+    A separate process asks, for which nobody waits: a process that hangs in the kernel cannot be ended.
     """
     asked = subprocess.Popen(
         ["stat", "--file-system", "--format=%T", str(path)],
@@ -29,7 +29,7 @@ def stuck(path: Path, timeout: float) -> str:
 
 
 def kernel_log(path: Path) -> Optional[List[str]]:
-    """The records of /dev/kmsg, the kernel's log as far as its ring goes back; None where it cannot be read."""
+    """Return the records of /dev/kmsg, the kernel's log as far as its ring goes back; None if it cannot be read."""
     try:
         descriptor = os.open(str(path), os.O_RDONLY | os.O_NONBLOCK)
     except OSError:

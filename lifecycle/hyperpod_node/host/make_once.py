@@ -1,8 +1,8 @@
-"""Creating something once for the whole cluster, on the shared file system, while all nodes start at the same time.
+"""Creates something once for the whole cluster, on the shared file system, while all nodes start at the same time.
 
-The file system's own atomicity is enough, no lock to be left behind by a killed node: a whole folder is prepared
-under a name of the node's own and renamed into place. A rename onto a folder with something in it fails, so the
-first one stays and everybody else takes it.
+The file system's own atomicity is enough; a killed node leaves no lock behind. A node prepares a whole folder under a
+name of its choice and renames it into place. A rename onto a folder with contents fails, so the first one stays and all
+others use it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .host import Host
 
 
 def make_once(host: Host, name: str, fill: Callable[[Path], None]) -> bool:
-    """Make a folder unless it is there. True when this node made it."""
+    """Create a folder unless it exists. Return True if this node created it."""
     final = host.path(name)
     if final.is_dir():
         return False
@@ -37,7 +37,7 @@ def make_once(host: Host, name: str, fill: Callable[[Path], None]) -> bool:
 
 
 def write_once(host: Host, name: str, text: str) -> bool:
-    """Write a file unless it is there. True for the one node that did: a link to a name that exists fails."""
+    """Write a file unless it exists. Return True on the one node that did: a link to an existing name fails."""
     aside = f"{name}.{host.hostname()}"
     host.write(aside, text)
     with safe_open.place(host.settings.root, name) as path:

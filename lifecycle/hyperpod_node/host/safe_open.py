@@ -1,5 +1,5 @@
-"""Where a file is to be opened. Root of every node may write to our folder on the shared file system, so that a link in
-it could lead another node's root to any file of its own: below it, none is followed.
+"""Opens files without following links. Root of every node may write to our folder on the shared file system, so a link
+in it could lead another node's root to any of its own files: below it, no link is followed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SHARED = ".hyperpod"
 
 @contextlib.contextmanager
 def place(root: Path, name: str, make: bool = False) -> Iterator[Path]:
-    """A path without links but its last part; with ``make``, its folders are there.
+    """Return a path without links except its last part; with ``make``, create its folders.
 
-    On the shared file system it goes through a descriptor: a folder that is swapped for a link meanwhile leads nowhere
-    else. Raises StepError where one of its folders is a link already, or where its last part is one that was opened.
+    On the shared file system it goes through a descriptor: a folder that is swapped for a link in the meantime leads
+    nowhere else. Raises StepError if one of its folders is already a link, or if its last part is an opened link.
     """
     top, ours, rest = name.partition(f"/{SHARED}/")
     if not ours:
@@ -59,7 +59,7 @@ def place(root: Path, name: str, make: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """A descriptor of what is there, be it a file or a folder. Raises OSError where it is a link."""
+    """Return a descriptor of a file or a folder. Raises OSError if it is a link."""
     # A pipe would be waited for.
     descriptor = os.open(str(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
@@ -69,7 +69,7 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def content(path: Path) -> Optional[bytes]:
-    """What is in a file, None where it is a link or no file."""
+    """Return a file's contents, None for a link or anything but a file."""
     try:
         with opened(path) as found:
             if not stat.S_ISREG(os.fstat(found).st_mode):
@@ -84,7 +84,7 @@ def content(path: Path) -> Optional[bytes]:
 
 @contextlib.contextmanager
 def alone(name: str) -> Iterator[bool]:
-    """Whether this process has the lock now. Who may read a file may lock it, so only its owner may read it."""
+    """Whether this process holds the lock now. Readers of a file may lock it, so only its owner may read it."""
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(descriptor, 0o600)

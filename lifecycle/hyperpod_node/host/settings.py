@@ -42,7 +42,7 @@ TIMEOUTS: Mapping[str, float] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Where things are. ``root`` is the prefix of every path on the node's disk, so that tests need no real one."""
+    """The locations. ``root`` is the prefix of every path on the node's disk, so that tests need no real one."""
 
     root: Path = Path("/")
     source: Path = Path(__file__).resolve().parents[2]
@@ -59,7 +59,7 @@ class Settings:
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-        """The settings of a real node; HYPERPOD_RESOURCE_CONFIG, HYPERPOD_TIMEOUT_* and others override."""
+        """Return the settings of a real node; HYPERPOD_RESOURCE_CONFIG, HYPERPOD_TIMEOUT_* and others override."""
         timeouts: Dict[str, float] = dict(TIMEOUTS)
         for name in timeouts:
             value = environment.get(f"HYPERPOD_TIMEOUT_{name.upper().replace('-', '_')}")

@@ -26,22 +26,22 @@ LEAST_FREE = 1 << 20
 
 
 def mount(folder: str) -> str:
-    """The name that systemd requires for the unit that mounts a folder (systemd.mount)."""
+    """Return the name that systemd requires for the unit that mounts a folder (systemd.mount)."""
     return folder.strip("/").replace("/", "-") + ".mount"
 
 
 def after_mount(folder: str) -> str:
-    """The order of a service that uses a file system of fstab with x-systemd.automount, to its last moment.
+    """Return the order of a service that uses a file system of fstab with x-systemd.automount, to its last moment.
 
-    When the machine boots, what mounts it on demand is there by remote-fs.target. When it stops, the mount has to
-    outlast the service; its unit is before remote-fs.target only without that option (systemd 249, src/core/mount.c,
+    When the machine boots, the unit that mounts it on demand exists by remote-fs.target. When it stops, the mount has
+    to outlast the service; its unit is before remote-fs.target only without that option (systemd 249, src/core/mount.c,
     mount_add_default_ordering_dependencies).
     """
     return f"After=remote-fs.target {mount(folder)}"
 
 
 def require(host: Host, unit: str) -> str:
-    """A unit's file. Raises StepError where Slurm is not installed."""
+    """Return a unit's file. Raises StepError if Slurm is not installed."""
     for folder in FOLDERS:
         text = host.read(f"{folder}/{unit}.service")
         if text is not None:
@@ -68,10 +68,10 @@ def never(host: Host, role: str, *units: str) -> None:
 
 
 def current(host: Host, *units: str) -> List[Dict[str, str]]:
-    """What systemd says of units (``systemctl show``), once it knows their files.
+    """Return systemd's state of units (``systemctl show``), once it knows their files.
 
     ``systemctl daemon-reload`` reads every unit again: 0.1 s of CPU time on a small machine. A unit that systemd has
-    not loaded needs none, so it is only done where one was loaded before its files changed.
+    not loaded needs none, so it is only done if one was loaded before its files changed.
     """
     properties = "--property=ActiveState,NeedDaemonReload,UnitFileState"
     shown = host.run("systemctl", "show", properties, UNKNOWN, *units, check=False)
@@ -90,7 +90,7 @@ def active(host: Host, unit: str) -> bool:
 def _link(host: Host, *verb: str) -> None:
     """Enable or disable units. systemd reads the links when the machine boots.
 
-    By default it reads all units again at once, and so does, twice, Debian's script for services of System V.
+    By default systemctl reloads all units at once, and Debian's script for services of System V does so twice.
     """
     host.run("systemctl", verb[0], "--no-reload", *verb[1:], check=False, env={"SYSTEMCTL_SKIP_SYSV": "1"})
 
@@ -102,9 +102,9 @@ def end(host: Host, *units: str) -> None:
 
 
 def start(host: Host, unit: str, restart: bool = False, wait: bool = True) -> bool:
-    """Enabled and running, restarted when asked to. True when it ran before.
+    """Enable and start a unit; restart it on request. Return True if it ran before.
 
-    Without ``wait`` it is only asked for: its daemon may need several starts, and which one works is seen elsewhere.
+    Without ``wait`` this only asks for the start: its daemon may need several, and others check which one works.
     """
     (shown,) = current(host, unit)
     state = shown.get("ActiveState")
@@ -124,7 +124,7 @@ def start(host: Host, unit: str, restart: bool = False, wait: bool = True) -> bo
 
 
 def complaint(host: Host, unit: str) -> str:
-    """Why a daemon does not do what it should: a full disk, or the last error in its log; empty without any."""
+    """Return why a daemon does not work: a full disk, or the last error in its log; empty without any."""
     for folder in (f"/var/spool/{unit}", "/var/log/slurm"):
         if host.free(folder) < LEAST_FREE:
             return f"the disk of {folder} is full"
@@ -143,7 +143,7 @@ def complaint(host: Host, unit: str) -> str:
 
 
 def not_yet(host: Host, unit: str, seen: str, began: float) -> NotYet:
-    """What a poll saw that began then; after a while also why the unit does not run, where it does not."""
+    """Return the state for a poll that began then; after a while also why the unit does not run, if it does not."""
     if host.now() - began < STARTS or active(host, unit):
         return NotYet(seen)
     why = complaint(host, unit)

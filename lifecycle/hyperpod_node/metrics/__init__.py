@@ -1,4 +1,4 @@
-"""What a node tells of itself: exporters, a writer of what they lack, and the collector that sends it all.
+"""A node's metrics: exporters, a writer of what they lack, and the collector that sends everything.
 
 One contract of names and labels: every series has ``cluster``, ``node`` and ``group`` (docs/metrics.md).
 """
@@ -9,5 +9,5 @@ from ..host.host import Host
 
 
 def facts_file(host: Host) -> str:
-    """The file with what the writer has to know of its node. Without it the node sends no metrics."""
+    """Return the file with the writer's facts about its node. Without it the node sends no metrics."""
     return f"{host.settings.state_folder}/metrics.json"

@@ -1,9 +1,9 @@
-"""What scrapes the exporters and sends all of it to the workspace: the CloudWatch agent of HyperPod's image.
+"""Scrapes the exporters and sends everything to the workspace: the CloudWatch agent of HyperPod's image.
 
-It runs as a process of its own, with its own files, so that whatever HyperPod configures the image's own agent for
-stays as it is. The commands are those of amazon-cloudwatch-agent-ctl and start-amazon-cloudwatch-agent
-(github.com/aws/amazon-cloudwatch-agent, 2026-08): a translator makes the agent's two files from one of ours. It gives
-the second a name of its own (tool/translator/translator.go, ``yamlConfigFileName``).
+It runs as a separate process, with separate files, so that HyperPod's configuration of the image's own agent stays as
+it is. The commands are those of amazon-cloudwatch-agent-ctl and start-amazon-cloudwatch-agent
+(github.com/aws/amazon-cloudwatch-agent, 2026-08): a translator makes the agent's two files from one of ours. It names
+the second itself (tool/translator/translator.go, ``yamlConfigFileName``).
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ _URL = re.compile(
 
 
 def folder(host: Host) -> str:
-    """Where its files are."""
+    """Return the folder of its files."""
     return f"{host.settings.state_folder}/collector"
 
 
 def missing(host: Host) -> List[str]:
-    """What it lacks on this node."""
+    """Return what it lacks on this node."""
     there = host.path(f"{AGENT}/bin/config-translator").exists()
     return [] if there else [f"no {AGENT}/bin/config-translator: nothing sends this node's metrics"]
 
 
 def unit(host: Host) -> str:
-    """The unit's text."""
+    """Return the unit's text."""
     return _TEXT.format(unit=UNIT, agent=AGENT, folder=folder(host), run=_RUN)
 
 
 def files(host: Host, url: str, exporters: Sequence[Exporter], labels: Dict[str, str]) -> Dict[str, str]:
-    """Its files: the agent's configuration, and what it scrapes. Raises StepError for an address it cannot write to."""
+    """Return its files: the agent's configuration, and its targets. Raises StepError for an unusable address."""
     region, workspace = destination(url)
     scrape_file = f"{folder(host)}/scrape.json"
     agent = {
@@ -80,7 +80,7 @@ def files(host: Host, url: str, exporters: Sequence[Exporter], labels: Dict[str,
 
 
 def destination(url: str) -> Tuple[str, str]:
-    """Region and workspace of an address, which the agent puts together again itself."""
+    """Return region and workspace of an address, which the agent joins again itself."""
     found = _URL.fullmatch(url)
     if not found:
         raise StepError(f"the CloudWatch agent cannot write to {url}: it knows workspaces of amazonaws.com alone")
@@ -88,7 +88,7 @@ def destination(url: str) -> Tuple[str, str]:
 
 
 def scrape(exporters: Sequence[Exporter], labels: Dict[str, str]) -> Dict[str, object]:
-    """A configuration of Prometheus. Every series gets the labels; what is said of other nodes keeps its own."""
+    """Return Prometheus' configuration. Every series gets the labels; series about other nodes keep their own."""
     return {
         "global": {"scrape_interval": f"{SECONDS}s", "scrape_timeout": "10s"},
         "scrape_configs": [

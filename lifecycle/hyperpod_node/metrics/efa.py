@@ -1,7 +1,7 @@
 """EFA's counters under the names of AWS's EFA exporter.
 
 Source: awslabs/awsome-distributed-training, 4.validation_and_observability/3.efa-node-exporter. Plain node_exporter has
-none of them, and that exporter is a second node_exporter whose other metrics would all be there twice.
+none of them, and that exporter is a second node_exporter that would duplicate all other metrics.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _NAME = re.compile(r"[\w.-]{1,64}")
 
 
 def families(host: Host) -> List[Family]:
-    """What the node's EFA devices have counted; nothing where there is none."""
+    """Return the counters of the node's EFA devices; nothing without any."""
     devices = _devices(host)
     info: List[Sample] = [({"device": device}, 1) for device in devices]
     return [Family("node_amazonefa_info", "EFA devices", info), *render(_counts(host, devices))]
 
 
 def render(counts: Counts) -> List[Family]:
-    """The counters as metrics."""
+    """Return the counters as metrics."""
     found: Dict[str, List[Sample]] = {}
     for (device, port, counter), value in counts.items():
         found.setdefault(counter, []).append(({"device": device, "port": port}, value))
@@ -78,7 +78,7 @@ def render(counts: Counts) -> List[Family]:
 
 
 def count(text: Optional[str]) -> Optional[int]:
-    """A counter file's number; None where it has none."""
+    """Return a counter file's number; None without one."""
     stripped = (text or "").strip()
     return int(stripped) if re.fullmatch(r"[0-9]{1,20}", stripped, re.ASCII) else None
 

@@ -1,8 +1,8 @@
-"""The exporters: each a unit on loopback, with limits, that starts again whenever it ends.
+"""The exporters: each a unit on loopback, with limits, that restarts whenever it ends.
 
 Images, versions and their options are those of AWS's own scripts (awslabs/awsome-distributed-training,
-LifecycleScripts/base-config/observability, 2026-06-01). They are pulled when a unit starts, and again until it works:
-neither the boot nor the node waits for them.
+LifecycleScripts/base-config/observability, 2026-06-01). A unit pulls its image when it starts, and again until it
+works: neither the boot nor the node waits for it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Exporter:
 
 
 def of(node: Node, registry: str) -> Tuple[List[Exporter], List[str]]:
-    """The exporters for this node, and what is missing for others."""
+    """Return the exporters for this node, and what is missing for others."""
     host, group = node.host, node.identity.group
     found: List[Exporter] = []
     missing: List[str] = []
@@ -130,12 +130,12 @@ def _unit(node: Node, name: str, what: str, image: str, options: str, arguments:
 
 
 def metrics_file(node: Node) -> str:
-    """The list of what the DCGM exporter gives."""
+    """Return the path of the DCGM exporter's list of fields."""
     return f"{node.host.settings.state_folder}/dcgm-metrics.csv"
 
 
 def metrics_list(detail: str) -> str:
-    """The text of that list: DCGM's field, its type, what it says.
+    """Return the text of that list: DCGM's field, its type, its meaning.
 
     Every field is called a gauge: a counter would get another name on its way (exposition.Family).
     """

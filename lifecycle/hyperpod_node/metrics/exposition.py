@@ -13,7 +13,7 @@ Sample = Tuple[Labels, Number]
 
 @dataclass(frozen=True)
 class Family:
-    """A metric: its name, what it says, and a value for each set of labels.
+    """A metric: its name, its meaning, and a value for each set of labels.
 
     A counter whose name does not end in ``_total`` is ``untyped`` here: collectors built on OpenTelemetry append the
     ending to every other one (the exporter prometheusremotewrite, ``add_metric_suffixes``), and its name would be
@@ -27,12 +27,12 @@ class Family:
 
 
 def one(name: str, help_: str, value: Number, **labels: str) -> Family:
-    """A gauge with a single value."""
+    """Return a gauge with a single value."""
     return Family(name, help_, [(labels, value)])
 
 
 def render(families: Iterable[Family]) -> str:
-    """The file's text. A metric without values is left out, as is a value that is no number."""
+    """Return the file's text, without metrics that have no values, and values that are no numbers."""
     lines = []
     for family in families:
         samples = [(labels, value) for labels, value in family.samples if math.isfinite(value)]

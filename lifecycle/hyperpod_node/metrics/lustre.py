@@ -1,4 +1,4 @@
-"""The Lustre client's figures under the names of GSI-HPC/lustre_exporter (its client part)."""
+"""Reads the Lustre client's metrics, under the names of GSI-HPC/lustre_exporter (its client part)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[\w.@-]{1,128}")
 
 
 class Stat(NamedTuple):
-    """One line of a client's statistics: how often, and the sum where it is of bytes."""
+    """One line of a client's statistics: the count, and the sum if it is of bytes."""
 
     operation: str
     samples: int
@@ -33,7 +33,7 @@ class Stat(NamedTuple):
 
 
 def families(host: Host) -> List[Family]:
-    """What this node's mounts of Lustre file systems have; nothing without any."""
+    """Return the metrics of this node's Lustre mounts; nothing without any."""
     files = _files(host)
     gauges: Dict[str, List[Sample]] = {}
     stats: Dict[str, List[Stat]] = {}
@@ -49,7 +49,7 @@ def families(host: Host) -> List[Family]:
 
 
 def parse_stats(text: str) -> List[Stat]:
-    """The operations in a ``stats`` file, such as ``read_bytes 7 samples [bytes] 4096 1048576 7340032``."""
+    """Parse the operations in a ``stats`` file, such as ``read_bytes 7 samples [bytes] 4096 1048576 7340032``."""
     found = {}
     for line in text.splitlines():
         fields = line.split()
@@ -64,13 +64,13 @@ def parse_stats(text: str) -> List[Stat]:
 
 
 def number(text: Optional[str]) -> Optional[int]:
-    """A file's number; None where it has none."""
+    """Return a file's number; None without one."""
     stripped = (text or "").strip()
     return int(stripped) if re.fullmatch(r"[0-9]{1,20}", stripped, re.ASCII) else None
 
 
 def file_system(instance: str) -> str:
-    """The file system's name. An instance is it and the address of the mount: ``abcdefgh-ffff8e4f3b2a1000``."""
+    """Return the file system's name. An instance is it and the address of the mount: ``abcdefgh-ffff8e4f3b2a1000``."""
     return re.sub(r"-[0-9a-f]{8,16}$", "", instance)
 
 
@@ -79,7 +79,7 @@ def _labels(target: str) -> Dict[str, str]:
 
 
 def _files(host: Host) -> Dict[str, Dict[str, str]]:
-    """By instance, the texts of its files."""
+    """Return the texts of each instance's files."""
     found: Dict[str, Dict[str, str]] = {}
     for top in FOLDERS:
         folder = host.path(top)

@@ -1,4 +1,4 @@
-"""What this node is, what it should have, and whether its exporters run."""
+"""Reports what this node is, what it should have, and whether its exporters run."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ LNET = "/sys/kernel/debug/lnet/nis"
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What the boot step leaves for the writer. ``exporters``: exporter to its unit.
-    ``lustre_efa_interfaces``: those that the client of the shared file system should use, 0 where it has TCP alone."""
+    """The boot step's facts for the writer. ``exporters``: exporter to its unit. ``lustre_efa_interfaces``: those that
+    the client of the shared file system should use, 0 if it has only TCP.
+    """
 
     cluster: str
     node: str
@@ -38,7 +39,7 @@ class Facts:
 
 
 def load(host: Host) -> Facts:
-    """What the boot step left. Raises StepError where it did not."""
+    """Return the boot step's facts. Raises StepError without any."""
     text = host.read(facts_file(host))
     if text is None:
         raise StepError(f"no {facts_file(host)}: this node sends no metrics")
@@ -50,7 +51,7 @@ def load(host: Host) -> Facts:
 
 
 def families(host: Host, facts: Facts) -> List[Family]:
-    """The node's own series."""
+    """Return the node's own series."""
     return [
         one(
             "hyperpod_node_info",
@@ -68,7 +69,7 @@ def families(host: Host, facts: Facts) -> List[Family]:
 
 
 def _lustre_efa(host: Host, expected: int) -> List[Family]:
-    """Without them Lustre goes over TCP and says nothing (awsome-distributed-ai, pull request 1204)."""
+    """Report the interfaces, without which Lustre uses TCP silently (awsome-distributed-ai, pull request 1204)."""
     if not expected:
         return []
     return [
@@ -78,7 +79,7 @@ def _lustre_efa(host: Host, expected: int) -> List[Family]:
 
 
 def lustre_efa_up(host: Host) -> int:
-    """EFA interfaces that Lustre's client has up."""
+    """Count the EFA interfaces that Lustre's client has up."""
     return len(re.findall(r"^\S+@efa\d*\s+up\s", host.read(LNET) or "", re.MULTILINE))
 
 

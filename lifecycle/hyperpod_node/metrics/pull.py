@@ -1,4 +1,4 @@
-"""``hyperpod-pull IMAGE``: the image is on this node when it ends. Units run it before they start a container."""
+"""``hyperpod-pull IMAGE``: pulls an image unless the node has it. Units run it before they start a container."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _ECR = re.compile(r"([0-9]{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?/[
 
 
 def ensure(host: Host, image: str) -> bool:
-    """Pull an image of Amazon ECR unless it is there. True if it was pulled. Raises StepError with the reason."""
+    """Pull an image of Amazon ECR unless the node has it. Return True if it was pulled. Raises StepError with the
+    reason.
+    """
     found = _ECR.fullmatch(image)
     if not found:
         raise StepError(f"{image} is no image of Amazon ECR")
@@ -46,7 +48,7 @@ def _token(host: Host, region: str) -> str:
 
 
 def main() -> int:
-    """Say what was done, or why not."""
+    """Report what was done, or why not."""
     host = Host(Settings.from_environment())
     try:
         pulled = ensure(host, sys.argv[1] if len(sys.argv) == 2 else "")

@@ -1,6 +1,6 @@
-"""Files and units of what sends metrics. The boot only writes them and starts a timer, which starts the rest.
+"""Writes the files and units that send metrics. The boot only writes them and starts a timer, which starts the rest.
 
-What they do first (pulling images, reading every counter) would take processor time that the boot of the node needs.
+Their first work (pulling images, reading every counter) would take processor time that the boot needs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _SERVICES = ("hyperpod-node-exporter", "hyperpod-dcgm-exporter", "hyperpod-neuro
 
 
 def run(node_: Node, url: str) -> str:
-    """Step ``metrics``, with the address that metrics are sent to."""
+    """Step ``metrics``, with the address of the workspace."""
     host, registry = node_.host, node_.parameters.images_registry
     found, missing = exporters.of(node_, registry)
     missing += collector.missing(host)
@@ -117,7 +117,7 @@ def _facts(node_: Node, running: Dict[str, str]) -> node.Facts:
 
 
 def _files(node_: Node, texts: Dict[str, str]) -> Dict[str, str]:
-    """Name to text: units, the DCGM exporter's list, what is cleaned at a boot."""
+    """Return name to text: units, the DCGM exporter's list, and the clean-up at a boot."""
     bin_folder = node_.host.settings.install_folder + "/bin"
     of_units = {
         _TEMPLATES[0]: _WRITER.format(bin=bin_folder, folder=writer.FOLDER),
@@ -134,7 +134,7 @@ def _files(node_: Node, texts: Dict[str, str]) -> Dict[str, str]:
 
 
 def _start(host: Host, names: List[str], files: Dict[str, str]) -> None:
-    """Start the timer. What an earlier run had started is started anew if its files differ, noted once that is done."""
+    """Start the timer. Units of an earlier run restart if their files differ, noted once that is done."""
     digest = hashlib.sha256("".join(f"{name}\n{text}" for name, text in sorted(files.items())).encode()).hexdigest()
     stamp = _stamp(host)
     if (host.read(stamp) or digest).strip() != digest:
@@ -153,7 +153,7 @@ def _stamp(host: Host) -> str:
 
 
 def remove(host: Host) -> None:
-    """Remove what an earlier boot of this node has left, where metrics were on."""
+    """Remove the files of an earlier boot that sent metrics."""
     there = [f"{name}.service" for name in _SERVICES if units.exists(host, name)]
     host.run("systemctl", "stop", STARTER, TARGET, *there, *_timers(), check=False)
     for name in (

@@ -1,7 +1,7 @@
-"""Slurm's figures on the controller, under the names that slurmctld itself gives from release 25.11 on.
+"""Slurm's metrics on the controller, under the names that slurmctld itself uses from release 25.11 on.
 
-That slurmctld gives them where MetricsType is set (slurm.conf(5)), which HyperPod's agent does not do; images from
-before May 2026 have an older one. What each name counts is from SchedMD/slurm, src/slurmctld/statistics.c and
+That slurmctld reports them if MetricsType is set (slurm.conf(5)), which HyperPod's agent does not do; images from
+before May 2026 have an older one. The meaning of each name is from SchedMD/slurm, src/slurmctld/statistics.c and
 src/plugins/metrics/openmetrics (26.05). Two things differ: accelerators of every kind count as GPUs, and a node's
 series have its ``group`` too.
 """
@@ -51,7 +51,7 @@ _NOT_QUEUED = (*_HELD, "Dependency", "DependencyNeverSatisfied", "BeginTime")
 
 
 class SlurmNode(NamedTuple):
-    """A node in one of its partitions. Memory in MiB, None where Slurm has no figure."""
+    """A node in one of its partitions. Memory in MiB, None if Slurm has no figure."""
 
     name: str
     partition: str
@@ -65,7 +65,7 @@ class SlurmNode(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A job, or the waiting tasks of an array. ``eligible``: since when it may start, in seconds since 1970."""
+    """A job, or the waiting tasks of an array. ``eligible``: when it became able to start, in seconds since 1970."""
 
     tasks: int
     state: str
@@ -106,7 +106,7 @@ SDIAG_LINES: Mapping[Tuple[str, str], str] = {
 
 
 def families(host: Host) -> List[Family]:
-    """Everything. Raises StepError where Slurm does not answer."""
+    """Return all of Slurm's metrics. Raises StepError if Slurm does not answer."""
     nodes = parse_nodes(_ask(host, NODES))
     jobs = parse_jobs(_ask(host, JOBS))
     return [
@@ -121,7 +121,7 @@ def _ask(host: Host, command: Sequence[str]) -> str:
 
 
 def groups_of(instances: Iterable[Instance]) -> Dict[str, str]:
-    """Slurm's name of a node, HyperPod's or its host's, to the instance group."""
+    """Map Slurm's name of a node, HyperPod's or its host's, to the instance group."""
     return {name: one.group for one in instances for name in (one.name, host_name(one.address)) if one.group}
 
 
