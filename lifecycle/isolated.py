@@ -1,7 +1,8 @@
 """``python3 -I isolated.py MODULE [arguments]``: runs a module next to this file, as ``python3 -m`` would.
 
-``-m`` looks for modules in the working folder first, then in the caller's PYTHONPATH and ~/.local. Whoever can write
-there could run code as the caller, who may be root. ``-I`` uses none of these, and this file adds only its own folder.
+``-m`` looks for modules in the working folder first, then in the caller's PYTHONPATH and ~/.local. Anybody who can
+write there could run code as the caller, who may be root. ``-I`` uses none of these, and this file adds only its own
+folder.
 """
 
 import os

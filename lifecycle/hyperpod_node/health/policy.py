@@ -3,8 +3,8 @@
 * A node whose reason begins with ``Action:`` is HyperPod's, and one that somebody else has drained is theirs.
 * A node that Slurm has drained because a killed job did not end is resumed when the job has, and all is well.
 * A node drained here has a reason that begins with ``hyperpod-health:``, and is resumed here when it is well again.
-* At most one node, or 5 % of them, is out at a time, those that HyperPod repairs included; any other is only reported. A
-  fault of all nodes has another cause.
+* At most one node, or 5 % of them, is out at a time, those that HyperPod repairs included; any other is only reported.
+  A fault of all nodes has another cause.
 * With policy reboot or replace, a node that is drained and has no job left gets HyperPod's own word for it (SageMaker
   Developer Guide, "Manually replace or reboot a node using Slurm"). From then on it is HyperPod's.
 

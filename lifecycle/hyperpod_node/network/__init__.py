@@ -1,1 +1,1 @@
-"""The network of jobs and pods: transport, environment variables, and who reaches instance metadata."""
+"""The network of jobs and pods: transport, environment variables, and access to instance metadata."""

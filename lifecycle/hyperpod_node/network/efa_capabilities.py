@@ -1,7 +1,7 @@
 """Asks every EFA device whether it has RDMA read, through libibverbs and libefa, and prints the answers as JSON.
 
-A program of its own: a driver that crashes must not take the boot with it. Structures and constants are those of
-rdma-core's public headers, infiniband/verbs.h and infiniband/efadv.h.
+It is a separate program: a driver that crashes must not end the boot. Structures and constants are those of rdma-core's
+public headers, infiniband/verbs.h and infiniband/efadv.h.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DeviceAttributes(ctypes.Structure):
 
 
 def devices() -> List[Dict[str, Any]]:
-    """Every device that libefa knows, with what it can do. Raises OSError without the libraries."""
+    """Return every device that libefa knows, with its capabilities. Raises OSError without the libraries."""
     verbs = ctypes.CDLL("libibverbs.so.1", use_errno=True)
     efa = ctypes.CDLL("libefa.so.1", use_errno=True)
     verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)

@@ -1,4 +1,4 @@
-"""Environment variables of login shells and of jobs, by the node's row of the catalogue and by what is found on it.
+"""Environment variables of login shells and of jobs, by the node's row of the catalogue and its devices.
 
 Jobs get theirs on the worker that runs them, from task.env, and in steps of several nodes from task-nodes.env too,
 through Slurm's TaskProlog: a shell's variables on the controller say nothing about a worker.
@@ -64,7 +64,7 @@ def _lines(values: Dict[str, str]) -> str:
 
 
 def _variables(node: Node, group: Group) -> Dict[str, str]:
-    """The variables of a job's process on this node."""
+    """Return the variables of a job's process on this node."""
     if not group.accelerators:
         return {}
     cores = 0
@@ -76,7 +76,7 @@ def _variables(node: Node, group: Group) -> Dict[str, str]:
 
 
 def _check_gpus(node: Node, group: Group) -> None:
-    """By device files: the driver's own tool takes seconds on a fresh node."""
+    """Count GPUs by device files: the driver's own tool takes seconds on a fresh node."""
     found = accelerators.found(node.host, "gpu")
     if found != group.accelerators:
         node.warn(f"{found} of {group.accelerators} GPUs in /dev")
@@ -101,7 +101,7 @@ def _usable_cores(node: Node, group: Group) -> int:
 
 
 def neuron_cores(node: Node) -> Optional[int]:
-    """NeuronCores that neuron-ls shows, None when it cannot be asked."""
+    """Return the NeuronCores that neuron-ls shows, None if it does not answer."""
     command = NEURON_LS if node.host.path(NEURON_LS).exists() else "neuron-ls"
     try:
         devices = json.loads(node.host.run(command, "--json-output").out)
@@ -111,7 +111,7 @@ def neuron_cores(node: Node) -> Optional[int]:
 
 
 def profile(values: Dict[str, str]) -> str:
-    """/etc/profile.d/hyperpod.sh: paths that exist, and variables that are not set already."""
+    """Return /etc/profile.d/hyperpod.sh: paths that exist, and variables that are not set already."""
     lines = ["# Made by the HyperPod lifecycle scripts.", "# shellcheck shell=sh"]
     for name, folders in (("PATH", PATHS), ("LD_LIBRARY_PATH", LIBRARIES)):
         lines.append(f"for _hyperpod_dir in {' '.join(folders)}; do")
@@ -124,7 +124,7 @@ def profile(values: Dict[str, str]) -> str:
 
 
 def outside(text: str, begin: str, end: str) -> List[str]:
-    """The lines of a file that are not ours: all but those between these two, and the two."""
+    """Return the lines of a file that are not ours: all but those between these two, and the two."""
     kept: List[str] = []
     inside = False
     for line in text.splitlines():

@@ -1,7 +1,7 @@
 """The environment of a job's processes, by its node's transport and accelerator; for Slurm jobs and for pods.
 
-NCCL_ALGO, NCCL_PROTO and NCCL_TREE_THRESHOLD are never set; NCCL chooses better. Neither are the sizes of its buffers:
-the plugin for EFA sets them on the instance types where it knows better ones (aws-ofi-nccl, doc/efa-env-var.md and
+NCCL_ALGO, NCCL_PROTO and NCCL_TREE_THRESHOLD are never set; NCCL chooses better. Nor are the sizes of its buffers: the
+plugin for EFA sets them on the instance types for which it knows better ones (aws-ofi-nccl, doc/efa-env-var.md and
 src/platform-aws.cpp). The Neuron runtime's asynchronous mode is off, as by default: it is gone in Neuron 2.31, and
 before it may take too much memory (Neuron documentation, "Neuron Runtime Configuration").
 """
@@ -14,7 +14,7 @@ EFA_RDMA, EFA_SENDRECV, TCP = "efa-rdma", "efa-sendrecv", "tcp"
 
 
 def for_job(transport: str, interface: Optional[str], accelerator: str, neuron_cores: int = 0) -> Dict[str, str]:
-    """The variables. ``interface`` is the one with the default route, None where that is not known."""
+    """Return the variables. ``interface`` is the one with the default route, None if it is not known."""
     variables = {"HYPERPOD_TRANSPORT": transport}
     if transport == TCP:
         variables["NCCL_SOCKET_IFNAME"] = interface or "^docker,lo,veth"
@@ -43,10 +43,10 @@ def for_job(transport: str, interface: Optional[str], accelerator: str, neuron_c
 
 
 def between_nodes(transport: str, accelerator: str) -> Dict[str, str]:
-    """What processes on several nodes get besides: the only network that NCCL may use.
+    """Return the additional variables of processes on several nodes: the only network that NCCL may use.
 
-    Where an image lacks EFA's plugin, NCCL goes over TCP, slowly and without a word; told the network's name it fails
-    at once (NCCL documentation, "NCCL_NET"). aws-ofi-nccl takes this name in all its releases
+    If an image lacks EFA's plugin, NCCL silently uses TCP, which is slow; with the network's name it fails at once
+    (NCCL documentation, "NCCL_NET"). aws-ofi-nccl accepts this name in all its releases
     (src/nccl_ofi_interface_nvidia.cpp). On one node an image without the plugin is as good as one with it.
     """
     return {"NCCL_NET": "AWS Libfabric"} if accelerator == "gpu" and transport != TCP else {}

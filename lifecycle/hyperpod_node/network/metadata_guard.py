@@ -1,9 +1,9 @@
-"""Only root and AWS's agents reach instance metadata, which gives whoever asks the credentials of the node's role.
+"""Keeps everybody except root and AWS's agents from instance metadata, which gives its readers the node's role.
 
-The rule is one of routing, by the user who opened the socket (ip-rule(8), ``uidrange``): every kernel that Ubuntu ships
-has them, the program comes with every image, and what rewrites the firewall does not touch it. systemd-networkd removes
-rules that it did not make, but those of protocol ``kernel`` (networkd.conf(5), ManageForeignRoutingPolicyRules). Users
-of a namespace count as who they are outside. A unit makes the rule before any other service when the node boots again.
+It is a routing rule by the user who opened the socket (ip-rule(8), ``uidrange``): every kernel that Ubuntu ships
+supports it, every image has the program, and firewall changes do not affect it. systemd-networkd removes rules that it
+did not make, except those of protocol ``kernel`` (networkd.conf(5), ManageForeignRoutingPolicyRules). Users of a
+namespace count as who they are outside. A unit makes the rule before any other service when the node boots again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WantedBy=sysinit.target
 
 
 def run(node: Node) -> str:
-    """Step ``metadata``. Raises StepError where somebody else still gets through."""
+    """Step ``metadata``. Raises StepError if anybody else still gets through."""
     host = node.host
     agents = dict(_agents(host))
     # One that is there already is refused, which is well; a node may have no IPv6.
@@ -63,7 +63,7 @@ def run(node: Node) -> str:
 
 
 def opened(host: Host) -> str:
-    """Why users other than root and the agents get the node's role; empty where they do not."""
+    """Return why users other than root and the agents get the node's role; empty if they do not."""
     found = [
         address
         for family, address in ADDRESSES
@@ -75,7 +75,7 @@ def opened(host: Host) -> str:
 
 
 def _agents(host: Host) -> Iterator[Tuple[str, int]]:
-    """The agents' users that this node has, and their ids."""
+    """Return the agents' users that this node has, and their ids."""
     for line in (host.read("/etc/passwd") or "").splitlines():
         fields = line.split(":")
         if fields[0] in AGENTS:
@@ -83,7 +83,7 @@ def _agents(host: Host) -> Iterator[Tuple[str, int]]:
 
 
 def ranges(allowed: Iterable[int]) -> Iterator[Tuple[int, int]]:
-    """Every user's id but root's and these."""
+    """Return every user's id except root's and these."""
     first = 1
     for uid in [*sorted(allowed), LAST_UID + 1]:
         if first < uid:

@@ -1,10 +1,10 @@
-"""Pods do not reach instance metadata, which gives whoever asks the credentials of the node's role.
+"""Keeps pods from instance metadata, which gives its readers the credentials of the node's role.
 
-What pods send is forwarded, and what the node and pods in its network send is not: their packets come from the
-interface ``lo`` (ip-rule(8), ``iif``). Rules of routing tell the two apart without the firewall, which kube-proxy and
-the VPC CNI rewrite, and whatever hop limit HyperPod gives its instances, which nobody can set. systemd-networkd removes
-rules that it did not make, but those of protocol ``kernel`` (networkd.conf(5), ManageForeignRoutingPolicyRules). A unit
-makes them before any pod when the node boots again. Pods get roles by EKS Pod Identity, from another address.
+Packets of pods are forwarded; those of the node and of pods in its network are not: they come from the interface ``lo``
+(ip-rule(8), ``iif``). Routing rules distinguish the two without the firewall, which kube-proxy and the VPC CNI rewrite,
+and whatever hop limit HyperPod gives its instances, which nobody can set. systemd-networkd removes rules that it did
+not make, except those of protocol ``kernel`` (networkd.conf(5), ManageForeignRoutingPolicyRules). A unit makes them
+before any pod when the node boots again. Pods get roles by EKS Pod Identity, from another address.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ WantedBy=sysinit.target
 
 
 def run(node: Node) -> str:
-    """Step ``pod-metadata``. Raises StepError where systemd cannot make the rules."""
+    """Step ``pod-metadata``. Raises StepError if systemd cannot make the rules."""
     units.start(node.host, UNIT, restart=node.host.write(f"{units.UNITS}/{UNIT}", text()))
     return "not from pods"
 
 
 def opened(host: Host) -> str:
-    """Why pods get the node's role; empty where they do not."""
+    """Return why pods get the node's role; empty if they do not."""
     shown = host.run("ip", "-4", "rule", "show", "priority", str(OTHERS)).out
     return "" if "prohibit" in shown else f"pods reach {ADDRESSES[0][1]}, and get the role of this node: {UNIT}"
 
 
 def text() -> str:
-    """The unit's file."""
+    """Return the unit's file."""
     rules = "".join(
         RULES.format(family=family, address=address, own=OWN, others=OTHERS) for family, address in ADDRESSES
     )

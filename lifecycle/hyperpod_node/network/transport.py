@@ -1,8 +1,8 @@
-"""The transport of a node's training traffic, by its instance type's catalogue row and a probe of its devices.
+"""Decides the transport of a node's training traffic, by its type's catalogue row and a probe of its devices.
 
 A wrong guess is not slow but fatal: with FI_EFA_USE_DEVICE_RDMA=1 on a device without RDMA read, libfabric aborts the
-process, and with a plugin for EFA on a node without it NCCL hangs. Catalogue and probe must agree; where they do
-not, the safer transport is taken and the node says so.
+process, and with a plugin for EFA on a node without it NCCL hangs. Catalogue and probe must agree; otherwise the node
+uses the safer transport and reports it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ CAPABILITIES = "hyperpod-efa-capabilities"
 def probe(node: Node) -> Probe:
     """Look for EFA devices and query their capabilities.
 
-    Presence: /sys/class/infiniband, whose entries are RDMA devices, with Amazon's PCI vendor id; where the kernel has
-    no such folder, the domains that ``fi_info -p efa`` lists, each counted once (it lists every device under
-    several endpoint types). RDMA read: the device capability bit that libefa's efadv_query_device returns; where the
-    library is missing, the PCI device ids, of which only the first leaves it open. Not from fi_info: it shows
-    FI_EP_RDM, and emulates FI_RMA, on devices without RDMA read as well.
+    Presence: /sys/class/infiniband, whose entries are RDMA devices, with Amazon's PCI vendor id; if the kernel has no
+    such folder, the domains that ``fi_info -p efa`` lists, each counted once (it lists every device under several
+    endpoint types). RDMA read: the device capability bit that libefa's efadv_query_device returns; without the library,
+    the PCI device ids, of which only the first leaves it open. Not from fi_info: it shows FI_EP_RDM, and emulates
+    FI_RMA, on devices without RDMA read as well.
     """
     devices, source = efa_devices(node.host), "/sys/class/infiniband"
     if not devices:
@@ -46,7 +46,7 @@ def probe(node: Node) -> Probe:
 
 
 def efa_devices(host: Host) -> List[str]:
-    """The names of the node's EFA devices, none where the kernel has no folder of RDMA devices."""
+    """Return the names of the node's EFA devices, none if the kernel has no folder of RDMA devices."""
     folder = host.path("/sys/class/infiniband")
     if not folder.is_dir():
         return []
@@ -72,7 +72,7 @@ def _fi_info(node: Node) -> List[str]:
 
 
 def _rdma_read(node: Node) -> Optional[bool]:
-    """Whether every EFA device can read its peers' memory; None when that cannot be asked."""
+    """Whether every EFA device can read its peers' memory; None if that cannot be asked."""
     if node.host.which(CAPABILITIES):
         command: Tuple[str, ...] = (CAPABILITIES,)
     else:
@@ -86,13 +86,13 @@ def _rdma_read(node: Node) -> Optional[bool]:
 
 
 def _by_generation(node: Node, devices: List[str]) -> Optional[bool]:
-    """True where every device is of a generation that always has RDMA read; None where that is open."""
+    """Return True if every device is of a generation that always has RDMA read; None if that is open."""
     ids = {(node.host.read(f"/sys/class/infiniband/{name}/device/device") or "").strip() for name in devices}
     return True if ids <= GENERATIONS_WITH_READ else None
 
 
 def decide(group: Group, found: Probe) -> "tuple[str, List[str]]":
-    """The transport, and what to warn about."""
+    """Return the transport, and its warnings."""
     kind = group.instance_type
     if not group.accelerators:
         return TCP, []

@@ -1,8 +1,8 @@
 """The cluster's people: an account each on every node, a home on the shared file system, keys, and sudo for few.
 
-At boot the list is next to the scripts. On a living node ``hyperpod-users`` fetches it from the lifecycle bucket
-(``hyperpod node users STACK``). Who is not in the list any more keeps account and home, but cannot log in, and
-nothing of theirs runs. One person's trouble is a warning, and nobody else's.
+At boot the list is next to the scripts. On a running node ``hyperpod-users`` fetches it from the lifecycle bucket
+(``hyperpod node users STACK``). People removed from the list keep account and home, but cannot log in, and their
+processes end. One person's problem is a warning, and affects nobody else.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ def digest(wanted: People) -> str:
 
 
 def _state(host: Host) -> Dict[str, Any]:
-    """Whom the lists have named here with which number, where homes are, and which list is applied as a whole."""
+    """Return the people of all lists so far with their numbers, the place of homes, and the list that is completely
+    applied.
+    """
     found = json.loads(host.read(f"{host.settings.state_folder}/people.json") or "{}")
     return {"people": {}, "homes": "/home", "digest": "", **found}
 
@@ -113,7 +115,7 @@ def _read(path: Path) -> People:
 
 
 def _homes(host: Host, homes: str, people: Sequence[Person], gone: Sequence[str]) -> List[str]:
-    """Homes and keys of everybody; what was not possible, and for whom."""
+    """Create homes and keys of everybody; return what was not possible, and for whom."""
     warnings = []
     with _folder(host, homes) as parent:
         for person in people:
@@ -131,8 +133,9 @@ def _homes(host: Host, homes: str, people: Sequence[Person], gone: Sequence[str]
 
 @contextlib.contextmanager
 def _folder(host: Host, homes: str) -> Iterator[int]:
-    """A descriptor of the folder with the homes, made where it is missing. No link in it is followed: root of another
-    node could lead this node's root anywhere."""
+    """Return a descriptor of the folder with the homes, created if it is missing. No link in it is followed: root of
+    another node could lead this node's root anywhere.
+    """
     top, _, name = homes.rstrip("/").rpartition("/")
     above = os.open(str(host.path(top or "/")), os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -156,7 +159,7 @@ def _folder(host: Host, homes: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _home(host: Host, parent: int, name: str) -> Iterator[int]:
-    """A descriptor of somebody's home. Raises OSError where there is none, or a link."""
+    """Return a descriptor of a person's home. Raises OSError without a home, or for a link."""
     descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
         yield descriptor
@@ -175,8 +178,9 @@ def _keys(host: Host, homes: str, parent: int, name: str, keys: Sequence[str]) -
 
 
 def _make(host: Host, homes: str, parent: int, name: str) -> None:
-    """Somebody's home, like useradd makes it: prepared under a name of this node's, and put in place at once. All nodes
-    try, and the first one's stays."""
+    """Create a person's home, like useradd: prepared under a name of this node's, and renamed at once. All nodes try,
+    and the first one's stays.
+    """
     if os.access(name, os.F_OK, dir_fd=parent, follow_symlinks=False):
         return
     own = f".{name}.{host.hostname()}"
@@ -209,7 +213,7 @@ def _make(host: Host, homes: str, parent: int, name: str) -> None:
 
 
 def _write_keys(folder: ssh_folder.SshFolder, keys: Sequence[str]) -> None:
-    """The stack's keys between their marks, before those that the person has added."""
+    """Write the stack's keys between their marks, before those that the person has added."""
     before = folder.read("authorized_keys")
     kept = environment.outside(before, BEGIN, END)
     lines = [BEGIN, *keys, END, *kept] if keys else kept
@@ -221,7 +225,7 @@ def _write_keys(folder: ssh_folder.SshFolder, keys: Sequence[str]) -> None:
 
 
 def _sudo(host: Host, people: Sequence[Person]) -> List[str]:
-    """Who may become root. A file that sudo would refuse would keep everybody from it, so visudo looks first."""
+    """Write who may become root. A file that sudo would refuse would lock out everybody, so visudo checks it first."""
     text = "".join(SUDO.format(name=person.name) for person in people if person.sudo)
     if not text:
         host.remove(SUDOERS)
@@ -241,7 +245,7 @@ def _sudo(host: Host, people: Sequence[Person]) -> List[str]:
 
 
 def _end_processes(host: Host, user: str, uid: int) -> List[str]:
-    """End what still runs for somebody whose account is locked: nothing new can begin but by what runs."""
+    """End the processes of a locked account: only these could start new ones."""
 
     def none_left() -> bool:
         # pkill(1): 1 says that no process matched.
@@ -260,7 +264,7 @@ def _end_processes(host: Host, user: str, uid: int) -> List[str]:
 
 
 def fetched(host: Host, uri: str, region: str) -> People:
-    """The list as it is in the lifecycle bucket now."""
+    """Return the list that is in the lifecycle bucket now."""
     name = f"{host.settings.state_folder}/{FILE_NAME}"
     target = host.path(name)
     host.remove(name)
@@ -269,14 +273,14 @@ def fetched(host: Host, uri: str, region: str) -> People:
 
 
 def listed(host: Host) -> Dict[str, Any]:
-    """Who of the stack's people is here, and by which list."""
+    """Return the stack's people on this node, and the list that they come from."""
     state, there = _state(host), unix_accounts.known(host)
     found = {name: there[name]._asdict() for name in state["people"] if name in there}
     return {"people": found, "digest": state["digest"]}
 
 
 def parser() -> argparse.ArgumentParser:
-    """What ``hyperpod-users`` takes."""
+    """Return the options of ``hyperpod-users``."""
     found = argparse.ArgumentParser(prog="hyperpod-users", description="The stack's people on this node.")
     found.add_argument("uri", nargs="?", help="the list in the lifecycle bucket, to be applied first")
     found.add_argument("--region", help="the bucket's region")
@@ -285,7 +289,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:
-    """``hyperpod-users``: print who is here as JSON, after applying a list where one is named."""
+    """``hyperpod-users``: print this node's people as JSON, after applying a list if one is named."""
     asked = parser().parse_args(words)
     host = Host(Settings.from_environment())
     os.umask(0o022)

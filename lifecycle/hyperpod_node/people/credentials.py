@@ -1,11 +1,12 @@
-"""``hyperpod-credentials``: what people get of AWS by the node's role, which only root reaches (metadata_guard.py).
+"""``hyperpod-credentials``: gives people AWS credentials by the node's role, which only root reaches.
 
     hyperpod-credentials role NAME      a role's credentials, in the form of credential_process
     hyperpod-credentials secret NAME    a secret of the cluster's, where ``security.workerSecrets`` lets workers read it
     hyperpod-credentials ecr REGION     a password for the account's images in ECR
 
-A role is somebody's by its name: its path is /hyperpod/CLUSTER/, and the user of that name or the members of that group
-get it. A socket of root's takes the question, and the kernel says whose it is (unix(7), SO_PEERCRED).
+A role's name decides who gets it: its path is /hyperpod/CLUSTER/, and it is for the user of that name or the members of
+that group. A socket of root's receives the request, and the kernel names its user (unix(7), SO_PEERCRED).
+metadata_guard.py keeps everybody else from the role.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def run(node: Node) -> str:
 
 
 def answer(host: Host, user: str, groups: Collection[str], question: str) -> str:
-    """What somebody gets. Raises StepError where it is not theirs, and aws_cli.Refused."""
+    """Return what a person requests. Raises StepError if it is not theirs, and aws_cli.Refused."""
     known = node_record.read(host).parameters
     cluster, region = known.cluster_name, known.region
 
@@ -97,7 +98,7 @@ def answer(host: Host, user: str, groups: Collection[str], question: str) -> str
 
 
 def _answer(host: Host) -> None:
-    """Answer who is at the other end of the standard input."""
+    """Answer the user at the other end of the standard input."""
     with socket.socket(fileno=os.dup(0)) as peer:
         uid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
         peer.settimeout(10)
@@ -111,7 +112,7 @@ def _answer(host: Host) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """``hyperpod-credentials WHAT NAME``; 1 where it is refused."""
+    """``hyperpod-credentials WHAT NAME``; 1 if it is refused."""
     if words == ["--answer"]:
         _answer(Host(Settings.from_environment()))
         return 0

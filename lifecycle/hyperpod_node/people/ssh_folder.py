@@ -18,14 +18,14 @@ LOCK_SECONDS = 20.0
 
 
 class SshFolder:
-    """The folder behind a descriptor: one that is swapped for a link meanwhile leads nowhere else."""
+    """The folder behind a descriptor: one that is swapped for a link in the meantime leads nowhere else."""
 
     def __init__(self, host: Host, user: str, descriptor: int) -> None:
         self._host, self._user, self._name = host, user, f"{host.home(user)}/.ssh"
         self._path = Path(f"/proc/self/fd/{descriptor}")
 
     def read(self, name: str) -> str:
-        """A file's text; empty where there is none, or where it is a link or no plain file."""
+        """Return a file's text; empty if it is missing, a link or no plain file."""
         try:
             descriptor = os.open(str(self._path / name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
@@ -39,13 +39,13 @@ class SshFolder:
             os.close(descriptor)
 
     def remove(self, name: str) -> None:
-        """Without this file, or link of its name."""
+        """Remove this file, or the link of its name."""
         with contextlib.suppress(FileNotFoundError):
             (self._path / name).unlink()
             self._host.changes.append(f"{self._name}/{name}")
 
     def write(self, name: str, text: str, mode: int) -> None:
-        """Make a file of the user's hold exactly this, at once or not at all. A link of that name is replaced."""
+        """Make a file of the user's contain exactly this, at once or not at all. A link of that name is replaced."""
         path, full = self._path / name, f"{self._name}/{name}"
         if path.exists() and self.read(name) == text:
             right = path.lstat().st_mode == stat.S_IFREG | mode and self._host.owner(full) == self._user
@@ -75,9 +75,9 @@ def _lock(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def opened(host: Host, user: str, home_folder: "int | None" = None) -> Iterator[SshFolder]:
-    """A user's ~/.ssh, made where there is none, for one writer at a time. Raises StepError where it is no folder.
+    """Open a user's ~/.ssh, created if missing, for one writer at a time. Raises StepError if it is no folder.
 
-    ``home_folder`` is a descriptor of the home where the way to it is not only root's of this node.
+    ``home_folder`` is a descriptor of the home, if the path to it is not only root's of this node.
     """
     name = f"{host.home(user)}/.ssh"
     with contextlib.ExitStack() as stack:

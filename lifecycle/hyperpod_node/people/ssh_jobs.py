@@ -1,8 +1,8 @@
-"""On workers: no ssh without a job there, and what is begun by ssh belongs to the job (slurm.schedmd.com,
-pam_slurm_adopt). Root, ubuntu and people with sudo are let in as before.
+"""On workers: refuses ssh without a job there, and adds ssh sessions to the job (slurm.schedmd.com, pam_slurm_adopt).
+Root, ubuntu and people with sudo are admitted as before.
 
-Whoever locks others out of a node may not get back in. So the rule is only written where the module is, where Slurm
-makes the step that it looks for (PrologFlags=Contain), and after everybody who looks after the node has passed.
+An administrator whom the rule locks out may not get back in. So the rule is only written if the module exists, if Slurm
+makes the step that the module needs (PrologFlags=Contain), and after the lines that admit all administrators.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ def run(node: Node) -> str:
 
 
 def allow(host: Host) -> List[str]:
-    """Who is let in without a job, by access.conf(5)."""
+    """Return who is admitted without a job, by access.conf(5)."""
     allowed = ["root", IMAGE_USER, *unix_accounts.with_sudo(host)]
     host.write(ACCESS, f"+:{' '.join(allowed)}:ALL\n-:ALL:ALL\n", mode=0o600)
     return allowed
 
 
 def remove(host: Host) -> None:
-    """Without the rule, if there is one."""
+    """Remove the rule, if there is one."""
     text = host.read(PAM)
     if text is not None:
         host.write(PAM, _without(text))
 
 
 def _unable(host: Host) -> str:
-    """Why the rule would keep people out whose job is here, or cannot be; empty where all is there."""
+    """Return why the rule would lock out people with a job here, or cannot be written; empty if nothing is missing."""
     if host.read(PAM) is None:
         return f"there is no {PAM}"
     if not any(host.path(f"{folder}/{MODULE}").exists() for folder in FOLDERS):
@@ -82,7 +82,7 @@ def _unable(host: Host) -> str:
 
 
 def _flags(host: Host) -> str:
-    """The controller's PrologFlags. Raises NotYet where it does not answer."""
+    """Return the controller's PrologFlags. Raises NotYet if it does not answer."""
     shown = worker.scontrol(host, "show", "config")
     found = re.search(r"^PrologFlags\s*=\s*(\S+)", shown.out, re.MULTILINE)
     if not found:
@@ -91,7 +91,7 @@ def _flags(host: Host) -> str:
 
 
 def _with_rule(text: str) -> str:
-    """The rule after the last line about accounts: nothing of that kind may come after it."""
+    """Return the text with the rule after the last account line: nothing of that kind may come after it."""
     lines = text.splitlines(keepends=True)
     places = [i for i, line in enumerate(lines) if re.match(r"-?account\s|@include\s+common-account\b", line)]
     if not places:

@@ -1,9 +1,9 @@
-"""SSH between the nodes without a prompt, for what needs it and for nobody else: keys of the cluster, known host keys.
+"""SSH between the nodes without a prompt, only where it is needed: keys of the cluster, known host keys.
 
 People and their MPI programs go to workers, as ubuntu. The controller and login nodes accept no key of the cluster:
-root on a worker has every key that is there, and where cloud-init made ubuntu as its default user, ubuntu may become
-root. Root's key is the controller's, and only ends jobs on workers (slurm/end-job.sh). A copy is on the shared file
-system, for the next controller. Root on a worker can read it there, but could end jobs anyway with the MUNGE key.
+root on a worker has every key on it, and if cloud-init made ubuntu as its default user, ubuntu may become root. Root's
+key is the controller's, and only ends jobs on workers (slurm/end-job.sh). A copy is on the shared file system, for the
+next controller. Root on a worker can read it there, but could end jobs anyway with the MUNGE key.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run(node: Node) -> str:
 
 
 def _keys(node: Node) -> List[str]:
-    """Who has which key here, and whom it lets in; whose were made now."""
+    """Return which user has which key here, which keys admit as that user, and the keys created now."""
     worker = node.role == "worker"
     made, end_jobs = _pair(node, CONTROLLERS_KEY, "controller")
     command = f'restrict,command="{node.host.settings.install_folder}/bin/hyperpod-end-job"'
@@ -103,7 +103,7 @@ def users_key(node: Node) -> str:
 
 
 def _pair(node: Node, name: str, whose: str) -> Tuple[bool, Pair]:
-    """A key pair of the cluster, and whether it was made now."""
+    """Return a key pair of the cluster, and whether it was created now."""
 
     def fill(folder: Path) -> None:
         comment = f"{_comment(node)} {whose}"
@@ -118,18 +118,18 @@ def _pair(node: Node, name: str, whose: str) -> Tuple[bool, Pair]:
 
 
 def _comment(node: Node) -> str:
-    """How the lines of authorized_keys end that are of this cluster, but for a word."""
+    """Return the end of the cluster's lines in authorized_keys, without a word."""
     return f"hyperpod {node.parameters.cluster_id}"
 
 
 def _line(node: Node, pair: Pair, options: str = "") -> str:
-    """A line of authorized_keys. Where the nodes' address ranges are known the key works from them alone."""
+    """Return a line of authorized_keys. If the nodes' address ranges are known, the key works only from them."""
     limit = f'from="{",".join(node.parameters.cidrs)}"' if node.parameters.cidrs else ""
     return " ".join([",".join(word for word in (limit, options) if word), pair.public]).strip()
 
 
 def _set(node: Node, user: str, own: Optional[Pair], lines: List[str]) -> None:
-    """The cluster's key that a user has here, if any, and those of the cluster's keys that let in as this user."""
+    """Set the cluster's key that a user has here, if any, and the cluster's keys that admit as this user."""
     with ssh_folder.opened(node.host, user) as folder:
         if own:
             folder.write(KEY_NAME, own.secret, 0o600)
@@ -144,7 +144,7 @@ def _set(node: Node, user: str, own: Optional[Pair], lines: List[str]) -> None:
 
 
 def _authorize(folder: ssh_folder.SshFolder, line: str) -> None:
-    """One line for a person's key; what others put into the file stays."""
+    """Write one line for a person's key; other people's additions stay."""
     lines = folder.read(AUTHORIZED).splitlines()
     if line not in lines:
         lines = [old for old in lines if _key(old) != _key(line)] + [line]
@@ -152,7 +152,7 @@ def _authorize(folder: ssh_folder.SshFolder, line: str) -> None:
 
 
 def _key(line: str) -> List[str]:
-    """Type and key of a line of authorized_keys, without options and comment."""
+    """Return type and key of a line of authorized_keys, without options and comment."""
     words = line.split()
     start = next((i for i, word in enumerate(words) if word.startswith(("ssh-", "ecdsa-", "sk-"))), 0)
     return words[start : start + 2]
@@ -173,10 +173,10 @@ def _host_keys(node: Node) -> None:
 
 
 def _known_hosts(node: Node) -> None:
-    """All nodes' names and host keys, on the shared file system, so that a later node is known everywhere at once.
+    """Write all nodes' names and host keys to the shared file system, so that a later node is known everywhere at once.
 
     Nodes write the files at the same time. Each looks again after its own write: the last one to write sees all that
-    were there before it, so nobody is lost.
+    came before, so nobody is lost.
     """
     host = node.host
     for _ in range(50):
@@ -192,7 +192,7 @@ def _known_hosts(node: Node) -> None:
 
 
 def _client(node: Node) -> None:
-    """What is said of the cluster's own nodes; of all other hosts nothing is said."""
+    """Write the settings for the cluster's own nodes; other hosts keep theirs."""
     host, name, address = node.host, "/etc/ssh/ssh_config", node.identity.instance.address
     old = host.read(name) or ""
     if "ssh_config.d" not in old:

@@ -1,7 +1,7 @@
-"""Local accounts: what groupadd, useradd and usermod do, for many people in one go and on the same files.
+"""Local accounts: does the work of groupadd, useradd and usermod for many people at once, on the same files.
 
 Each of these programs takes tens of milliseconds. Like systemd-sysusers this module holds the lock of lckpwdf(3), for
-which they wait, and replaces the files one by one. passwd comes last: an account that is there has the rest too.
+which they wait, and replaces the files one by one. passwd comes last: an account in it has the rest too.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class Account(NamedTuple):
 
 
 def group_of(person: Person) -> str:
-    """The name of a person's group: their own, or one for everybody with that number."""
+    """Return the name of a person's group: their own, or one for everybody with that number."""
     return person.name if person.gid == person.uid else f"hyperpod-{person.gid}"
 
 
 def known(host: Host) -> Dict[str, Account]:
-    """All local accounts."""
+    """Return all local accounts."""
     expiry = {row[0]: row[7] for row in _rows(host, SHADOW, 9)}
     return {row[0]: Account(int(row[2]), int(row[3]), expiry.get(row[0]) != EXPIRED) for row in _rows(host, PASSWD, 7)}
 
 
 def with_sudo(host: Host) -> List[str]:
-    """Who of the stack's people may become root here."""
+    """Return the stack's people who may become root here."""
     return [line.split()[0] for line in (host.read(SUDOERS) or "").splitlines() if line.strip()]
 
 
 def settle(host: Host, people: Sequence[Person], gone: Sequence[str], homes: str) -> Dict[str, str]:
-    """Give every person their account, and lock those of the names in ``gone``.
+    """Give every person an account, and lock those of the names in ``gone``.
 
-    Returns why somebody has none, by name: nobody gets an account, a group or a number that is another's here.
+    Return why people have none, by name: nobody gets an existing account, group or number of another.
     """
     with _locked(host):
         passwd, groups = _rows(host, PASSWD, 7), _rows(host, GROUP, 4)
@@ -92,7 +92,7 @@ def _conflicts(people: Sequence[Person], passwd: Sequence[List[str]], groups: Se
 
 
 def _opened(row: List[str]) -> List[str]:
-    """A line of /etc/shadow that may log in. A password that an administrator has set stays."""
+    """Return a line of /etc/shadow that may log in. A password that an administrator has set stays."""
     expiry = "" if row[7] == EXPIRED else row[7]
     return [row[0], row[1].lstrip(LOCKED) or NO_PASSWORD, *row[2:7], expiry, row[8]]
 
@@ -102,7 +102,7 @@ def _closed(row: List[str]) -> List[str]:
 
 
 def _as_said(line: List[str]) -> Callable[[List[str]], List[str]]:
-    """A line of /etc/passwd with our ids and home. The shell is the person's, chsh(1), unless it is none."""
+    """Return a line of /etc/passwd with our ids and home. The shell is the person's, chsh(1), unless there is none."""
 
     def change(row: List[str]) -> List[str]:
         shell = line[5] if row[6] in ("", NO_SHELL) else row[6]
@@ -118,7 +118,7 @@ def _edit(
     wanted: Mapping[str, List[str]],
     changes: Mapping[str, Callable[[List[str]], List[str]]],
 ) -> None:
-    """Change lines, and append those that are missing. Everybody else's stay as they are, byte by byte."""
+    """Change lines, and append missing ones. All others stay as they are, byte by byte."""
     # Names in it may be of any encoding, and of ours each byte is a character.
     text = (host.read_bytes(name) or b"").decode("latin-1")
     lines, seen = [], set()
@@ -153,7 +153,7 @@ def _replace(host: Host, name: str, data: bytes) -> None:
 
 
 def _rows(host: Host, name: str, width: int) -> List[List[str]]:
-    """The well-formed lines of one of the files."""
+    """Return the well-formed lines of one of the files."""
     rows = [line.split(":") for line in (host.read(name) or "").splitlines()]
     numbers: Tuple[int, ...] = {PASSWD: (2, 3), GROUP: (2,)}.get(name, ())
     return [row for row in rows if len(row) == width and all(row[column].isdigit() for column in numbers)]

@@ -1,4 +1,4 @@
-"""``hyperpod-slurm-config``: the stack's own lines of slurm.conf on a living controller, tried before they are used."""
+"""``hyperpod-slurm-config``: the stack's own lines of slurm.conf on a running controller, tried before their use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANSWERS_SECONDS = 30.0
 
 
 def apply(host: Host, files: Tuple[ConfFile, ...]) -> bool:
-    """Use these files from now on. True if they are others. Raises StepError, and leaves everything as it was."""
+    """Use these files from now on. Return True if they differ. Raises StepError, and leaves everything as it was."""
     record, before = node_record.read(host), extra_conf.kept(host)
     cluster_id = record.parameters.cluster_id
     if record.group.role != "controller":
@@ -60,7 +60,7 @@ def _use(host: Host, files: Tuple[ConfFile, ...], cluster_id: str) -> None:
 
 
 def fetched(host: Host, uri: str, region: str) -> Tuple[ConfFile, ...]:
-    """The files as they are in the lifecycle bucket now. Raises StepError."""
+    """Return the files that are in the lifecycle bucket now. Raises StepError."""
     done = aws_cli.copied(host, uri, region, "-")
     found = extra_conf.parse(done.out, uri)
     if found.cluster_id != node_record.read(host).parameters.cluster_id:
@@ -69,7 +69,7 @@ def fetched(host: Host, uri: str, region: str) -> Tuple[ConfFile, ...]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What ``hyperpod-slurm-config`` takes."""
+    """Return the options of ``hyperpod-slurm-config``."""
     found = argparse.ArgumentParser(prog="hyperpod-slurm-config", description="The stack's lines of slurm.conf.")
     found.add_argument("uri", nargs="?", help="the files in the lifecycle bucket; none removes all")
     found.add_argument("--region", help="the bucket's region")
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:
-    """Apply what is in the bucket, and print as JSON what is used then, and whether that differs from before."""
+    """Apply the files of the bucket, and print as JSON what is used then, and whether it changed."""
     asked = parser().parse_args(words)
     host = Host(Settings.from_environment())
     os.umask(0o022)

@@ -40,17 +40,17 @@ class SlurmConf:
     controllers: Tuple[Tuple[str, str], ...]
 
     def get(self, key: str, default: str = "") -> str:
-        """A setting. Slurm ignores the case of names."""
+        """Return a setting. Slurm ignores the case of names."""
         return self.keys.get(key.lower(), default)
 
     def port(self, key: str, default: int) -> int:
-        """A daemon's port, or the first of a range. Returns the default for a value that Slurm would refuse."""
+        """Return a daemon's port, or the first of a range. Return the default for a value that Slurm would refuse."""
         first = self.get(key).split("-")[0]
         return int(first) if re.fullmatch(r"[0-9]{1,5}", first) else default
 
 
 def parse(text: str) -> SlurmConf:
-    """Read slurm.conf. Lines that Slurm itself would refuse are left to Slurm."""
+    """Parse slurm.conf. Lines that Slurm itself would refuse are left to Slurm."""
     keys: Dict[str, str] = {}
     nodes: List[Mapping[str, str]] = []
     partitions, controllers = [], []
@@ -71,7 +71,7 @@ def parse(text: str) -> SlurmConf:
 
 
 def inline(text: str, read: Callable[[str], Optional[str]], within: Sequence[str] = ()) -> str:
-    """The text with each include line replaced by its file. The line stays if ``read`` does not find the file."""
+    """Return the text with each include line replaced by its file. A line stays if ``read`` does not find the file."""
 
     def content(match: "re.Match[str]") -> str:
         name = match.group(1)
@@ -88,13 +88,13 @@ def _logical_lines(text: str) -> List[str]:
 
 
 def settings(line: str) -> Dict[str, str]:
-    """A line's keys, in lower case, and values."""
+    """Return a line's keys, in lower case, and values."""
     found = re.findall(r'(\w+)\s*=\s*("[^"]*"|\S+)', line)
     return {key.lower(): value.strip('"') for key, value in found}
 
 
 def expand(names: str) -> List[str]:
-    """Expand ``ip-10-1-0-[1-3,7]`` to single names. What Slurm would refuse stays unchanged."""
+    """Expand ``ip-10-1-0-[1-3,7]`` to single names. Text that Slurm would refuse stays unchanged."""
     found: List[str] = []
     for part in re.split(r",(?![^\[]*\])", names):
         match = re.match(r"(.*)\[([^\]]+)\](.*)$", part)
@@ -118,12 +118,12 @@ def _numbers(piece: str) -> List[str]:
 
 
 def node_set(group: str) -> str:
-    """The name of the NodeSet with a group's nodes (slurm/partitions.py). No node has such a name."""
+    """Return the name of the NodeSet with a group's nodes (slurm/partitions.py). No node has such a name."""
     return f"hyperpod-{group}"
 
 
 def gres(group: Group) -> str:
-    """``gpu:8``; empty without accelerators."""
+    """Return ``gpu:8``; empty without accelerators."""
     return f"{group.gres}:{group.accelerators}" if group.gres and group.accelerators else ""
 
 
@@ -144,7 +144,7 @@ def groups_of_nodes(
 
 
 def _addressed(conf: SlurmConf) -> Iterator[Tuple[str, str]]:
-    """Each node's name and address, which is empty where its line has none."""
+    """Return each node's name and address, which is empty if its line has none."""
     for entry in conf.nodes:
         addresses = expand(entry["nodeaddr"]) if "nodeaddr" in entry else []
         for index, name in enumerate(expand(entry["nodename"])):
@@ -161,10 +161,10 @@ def render(
     containers: bool = False,
     more: Mapping[str, str] = NOTHING,
 ) -> str:
-    """hyperpod.conf: our settings that slurm.conf does not set. Slurm complains about a duplicate setting.
+    """Return hyperpod.conf: our settings that slurm.conf lacks. Slurm complains about a duplicate setting.
 
-    ``database``: the address of slurmdbd, empty without accounting. ``containers``: whether a plug-in does what
-    TaskProlog does (containers.py). ``more``: further settings.
+    ``database``: the address of slurmdbd, empty without accounting. ``containers``: whether a plug-in does TaskProlog's
+    work (containers.py). ``more``: further settings.
 
     If slurm.conf already has partitions, we add another only once it has nodes. Until then HyperPod's agent may still
     write it, and slurmctld exits if a partition is defined twice.
@@ -229,9 +229,11 @@ def render(
 
 
 def accounting_settings(host: str, kinds: Sequence[str]) -> Dict[str, str]:
-    """Settings for accounting, limits, fair share and preemption (slurm.conf(5)), for a slurmdbd at this address.
+    """Return settings for accounting, limits, fair share and preemption (slurm.conf(5)), for a slurmdbd at this
+    address.
 
-    ``kinds``: the accelerators by their names in Slurm."""
+    ``kinds``: the accelerators by their names in Slurm.
+    """
     return {
         "AccountingStorageType": "accounting_storage/slurmdbd",
         "AccountingStorageHost": host,
@@ -249,13 +251,13 @@ def accounting_settings(host: str, kinds: Sequence[str]) -> Dict[str, str]:
 
 
 def accounting_partition_defaults(kinds: Sequence[str]) -> List[str]:
-    """What use costs of a share: accelerators. By default it is CPUs, of which instance types have unlike numbers."""
+    """Charge accelerators to a share, not CPUs as by default, of which instance types have unlike numbers."""
     weights = ",".join(["CPU=0.001", *(f"GRES/{kind}=1.0" for kind in kinds)])
     return [f'PartitionName=DEFAULT TRESBillingWeights="{weights}"'] if kinds else []
 
 
 def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
-    """Warnings about settings in slurm.conf that differ from what our hooks need."""
+    """Warn about settings in slurm.conf that differ from those that our hooks need."""
     found = []
     hook = conf.get("TaskProlog")
     if hook and not hook.startswith(bin_folder):
@@ -281,7 +283,7 @@ def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
 
 
 def not_contained(conf: SlurmConf) -> List[str]:
-    """Warnings about settings in slurm.conf with which a session by ssh is not its job's (Slurm, pam_slurm_adopt)."""
+    """Warn about settings in slurm.conf with which an ssh session is not its job's (Slurm, pam_slurm_adopt)."""
     found = []
     flags = conf.get("PrologFlags")
     if flags and "contain" not in flags.lower():
@@ -296,10 +298,10 @@ def not_contained(conf: SlurmConf) -> List[str]:
 
 
 def carrier(text: str) -> Optional[str]:
-    """The file that gets our include line: accounting.conf if slurm.conf includes it; None for slurm.conf itself.
+    """Return the file for our include line: accounting.conf if slurm.conf includes it; None for slurm.conf itself.
 
-    HyperPod's agent rewrites slurm.conf when nodes come and go, and the new one includes accounting.conf. That file
-    is empty by default and stays as it is (awsome-distributed-ai, setup_mariadb_accounting.sh).
+    HyperPod's agent rewrites slurm.conf when nodes come and go, and the new one includes accounting.conf. That file is
+    empty by default and stays as it is (awsome-distributed-ai, setup_mariadb_accounting.sh).
     """
     for line in _logical_lines(text):
         if re.match(r"(NodeName|PartitionName)\s*=", line, re.IGNORECASE):
@@ -311,12 +313,12 @@ def carrier(text: str) -> Optional[str]:
 
 
 def without_include(text: str) -> str:
-    """slurm.conf without the line that includes hyperpod.conf."""
+    """Return slurm.conf without the line that includes hyperpod.conf."""
     return re.sub(rf"^\s*include\s+\S*{re.escape(INCLUDE)}\s*\n", "", text, flags=re.MULTILINE | re.IGNORECASE)
 
 
 def with_include(text: str) -> str:
-    """slurm.conf with a line that includes hyperpod.conf before the first node, because it sets nodes' defaults."""
+    """Return slurm.conf with a line that includes hyperpod.conf before the first node: it sets nodes' defaults."""
     if re.search(rf"^\s*include\s+\S*{re.escape(INCLUDE)}\s*$", text, re.MULTILINE | re.IGNORECASE):
         return text
     lines = text.splitlines()
@@ -343,12 +345,12 @@ def with_future(text: str, login: Set[str]) -> str:
 
 
 def login_nodes(conf: SlurmConf, instances: Sequence[Instance], groups: Mapping[str, Group]) -> Set[str]:
-    """Slurm's names of the login nodes, found by their addresses or by HyperPod's names."""
+    """Return Slurm's names of the login nodes, found by their addresses or by HyperPod's names."""
     ours = [i for i in instances if i.group in groups and groups[i.group].role == "login"]
     known = {i.name for i in ours} | {i.address for i in ours} | {host_name(i.address) for i in ours if i.address}
     return {name for name, address in _addressed(conf) if {name, address} & known - {""}}
 
 
 def says_nothing(text: Optional[str]) -> bool:
-    """Whether a file of Slurm's is not there, or has comments alone."""
+    """Whether a file of Slurm's is missing, or has only comments."""
     return not _logical_lines(text or "")

@@ -1,4 +1,4 @@
-"""Slurm's configuration on the controller, looked after while Slurm runs: a part of ``hyperpod-requeue``."""
+"""Maintains Slurm's configuration on the controller while Slurm runs: a part of ``hyperpod-requeue``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BETWEEN = re.compile(r"gres/\S+ count reported lower than configured \(\d+ <")
 
 
 class Configuration:
-    """Keeps our include in slurm.conf when HyperPod's agent has rewritten it, and the login nodes' copy up to date."""
+    """Restores our include after HyperPod's agent has rewritten slurm.conf, and updates the login nodes' copy."""
 
     def __init__(self, host: Host, log: Callable[[str], None]) -> None:
         self._host, self._log = host, log
@@ -32,7 +32,7 @@ class Configuration:
         self._settles_until = 0.0
 
     def round(self) -> None:
-        """Configure again where slurm.conf, the topology or the workers' own notes are newer than the last look."""
+        """Configure again if slurm.conf, the topology or the workers' records are newer than the last look."""
         names = configure.sources(self._host, self._record.shared)
         seen = tuple(_mtime(self._host.path(name)) for name in names)
         changed = seen != self._seen and self._configure()
@@ -42,7 +42,7 @@ class Configuration:
             self._take_back()
 
     def _configure(self) -> bool:
-        """False where nothing had to change."""
+        """Return False if nothing had to change."""
         try:
             changed = configure.configure_again(self._host)
             # HyperPod's own change too, a replaced node's name: Slurm knows it then, and login nodes do not.
@@ -58,7 +58,7 @@ class Configuration:
         return changed
 
     def _take_back(self) -> None:
-        """Nodes whose registration was still on its way by the configuration before: Slurm drains them for good."""
+        """Return nodes that registered by the previous configuration: Slurm drains them for good."""
         found = self._host.run("sinfo", "-h", "-R", "-o", "%N|%E", check=False).out
         for names, _, why in (line.partition("|") for line in found.splitlines()):
             if BETWEEN.match(why):
@@ -66,7 +66,7 @@ class Configuration:
                 self._log(f"{names} is back: its accelerators were counted between two configurations")
 
     def _reread(self) -> None:
-        """Slurm reads its configuration again. Before 23.11 it dies of other node names, and has to be started."""
+        """Have Slurm read its configuration again. Before 23.11 other node names end it, and it has to be started."""
         done = self._host.run("scontrol", "reconfigure", check=False)
         if done.code == 0:
             self._log("slurm.conf changed, Slurm reads it again")

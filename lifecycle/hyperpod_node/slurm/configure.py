@@ -1,7 +1,7 @@
 """Renders our part of the controller's Slurm configuration, which one line of slurm.conf includes.
 
-Also called by the hyperpod-requeue service and, as hyperpod-configure, before slurmctld starts, because HyperPod's
-agent rewrites slurm.conf when nodes come and go.
+The hyperpod-requeue service also calls it, and hyperpod-configure before slurmctld starts, because HyperPod's agent
+rewrites slurm.conf when nodes come and go.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOLD_SECONDS = 60.0
 def configure(
     host: Host, record: NodeRecord, instances: Sequence[Instance], extra: Optional[Sequence[ConfFile]] = None
 ) -> bool:
-    """Write hyperpod.conf, gres.conf and the include line, where they differ. True when something changed.
+    """Write hyperpod.conf, gres.conf and the include line, if they differ. Return True when something changed.
 
     ``extra``: the stack's own files, by default those that this controller uses.
     """
@@ -41,10 +41,11 @@ def configure(
 
 @dataclass(frozen=True)
 class Found:
-    """The controller's files, and the nodes that they name. ``conf``: slurm.conf with all that it includes, but ours.
+    """The controller's files, and the nodes that they name. ``conf``: slurm.conf with all that it includes, except
+    ours.
 
-    ``beside``: the files beside slurm.conf that decide something, by name, and ``own``: those of the stack's own lines.
-    ``by_node`` has workers alone. ``plugins``: whether containers' plug-ins are here. ``gate``: the image's prolog.
+    ``beside``: the files next to slurm.conf that matter, by name, and ``own``: those of the stack's own lines.
+    ``by_node`` has only workers. ``plugins``: whether containers' plug-ins are here. ``gate``: the image's prolog.
     """
 
     text: str
@@ -61,9 +62,9 @@ class Found:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The files beside slurm.conf: ``ours`` in the order of writing, ``gone``, and those that others own too.
+    """The files next to slurm.conf: ``ours`` in the order of writing, ``gone``, and those that others own too.
 
-    Others' files come last, because what they include has to be complete.
+    Others' files come last, because the files that they include have to be complete.
     """
 
     ours: Mapping[str, str]
@@ -73,7 +74,7 @@ class Wanted:
 
 
 def look(host: Host, record: NodeRecord, instances: Sequence[Instance]) -> Found:
-    """Read all that decides about the configuration. Raises StepError without a slurm.conf."""
+    """Read all input of the configuration. Raises StepError without a slurm.conf."""
     etc, bin_folder = host.settings.slurm_etc, host.settings.install_folder + "/bin"
     text = host.read(f"{etc}/slurm.conf")
     if text is None:
@@ -96,7 +97,7 @@ def look(host: Host, record: NodeRecord, instances: Sequence[Instance]) -> Found
 
 
 def decide(found: Found, record: NodeRecord, extra: Sequence[ConfFile]) -> Wanted:
-    """Return what the files should be, without a look at the node."""
+    """Return the wanted files, without a look at the node."""
     groups, gres = record.parameters.groups, found.beside["gres.conf"]
     ours: Dict[str, str] = {}
     has_gres = any(slurm_conf.gres(group) for group in groups.values() if group.role == "worker")
@@ -125,7 +126,7 @@ def decide(found: Found, record: NodeRecord, extra: Sequence[ConfFile]) -> Wante
 
 
 def write(host: Host, wanted: Wanted) -> bool:
-    """Write what differs. True if anything did."""
+    """Write the files that differ. Return True if any did."""
     changed = wanted.plugins and containers.settle(host)
     for name, text in wanted.ours.items():
         mode = 0o755 if name == slurm_conf.GATE else 0o644
@@ -138,7 +139,7 @@ def write(host: Host, wanted: Wanted) -> bool:
 
 
 def _ours(found: Found, record: NodeRecord, extra: Sequence[ConfFile]) -> str:
-    """hyperpod.conf."""
+    """Return hyperpod.conf."""
     known, groups = record.parameters, record.parameters.groups
     conf = extra_conf.over(found.conf, extra)
     more = {"StateSaveLocation": shared_queue.STATE} if known.shared_queue else {}
@@ -154,18 +155,18 @@ def _ours(found: Found, record: NodeRecord, extra: Sequence[ConfFile]) -> str:
 
 
 def read(host: Host) -> slurm_conf.SlurmConf:
-    """slurm.conf with everything it includes, except our part."""
+    """Return slurm.conf with everything it includes, except our part."""
     text = host.read(f"{host.settings.slurm_etc}/slurm.conf") or ""
     return slurm_conf.parse(_whole(host, text, without=slurm_conf.INCLUDE))
 
 
 def effective(host: Host) -> slurm_conf.SlurmConf:
-    """``read`` with the stack's own lines in the place of others."""
+    """Like ``read``, with the stack's own lines in place of others."""
     return extra_conf.over(read(host), extra_conf.kept(host))
 
 
 def _rewrite(host: Host, name: str, text: str) -> bool:
-    """Write a file that others own too, keeping its mode and owner. True if it changed."""
+    """Write a file that others own too, keeping its mode and owner. Return True if it changed."""
     there = host.read(name)
     if there is None:
         return host.write(name, text)
@@ -173,14 +174,14 @@ def _rewrite(host: Host, name: str, text: str) -> bool:
 
 
 def _beside(host: Host, name: str) -> str:
-    """An included file's path: relative names are beside slurm.conf."""
+    """Return an included file's path: relative names are next to slurm.conf."""
     return str(PurePosixPath(host.settings.slurm_etc) / name)
 
 
 def tell_nodes(host: Host) -> None:
     """Have Slurm read its configuration again and send it to the nodes.
 
-    Nobody tells them a second time: a slurmctld that starts is asked until it has. Raises StepError if it does not in
+    Nobody sends it a second time: a slurmctld that starts is asked until it has. Raises StepError if it does not in
     time.
     """
 
@@ -209,7 +210,7 @@ def publish(host: Host, record: NodeRecord) -> None:
 
 
 def _whole(host: Host, text: str, without: str = "") -> str:
-    """slurm.conf with what it includes, one file apart."""
+    """Return slurm.conf with its included files, except one."""
 
     def read(name: str) -> Optional[str]:
         try:
@@ -221,7 +222,7 @@ def _whole(host: Host, text: str, without: str = "") -> str:
 
 
 def sources(host: Host, shared: str) -> List[str]:
-    """The inputs of the configuration that change while a cluster exists."""
+    """Return the inputs of the configuration that change while a cluster exists."""
     etc = host.settings.slurm_etc
     return [
         f"{etc}/slurm.conf",
@@ -232,12 +233,12 @@ def sources(host: Host, shared: str) -> List[str]:
 
 
 def configure_again(host: Host) -> bool:
-    """``configure``, from the last boot's record of this node."""
+    """Run ``configure`` with the last boot's record of this node."""
     return configure(host, node_record.read(host), read_instances(host))
 
 
 def hide_login_nodes(host: Host, groups: Mapping[str, Group], instances: Sequence[Instance]) -> None:
-    """Take login nodes out of slurmctld's lists, where an earlier reading of slurm.conf has left them.
+    """Remove login nodes from slurmctld's lists, if an earlier reading of slurm.conf has left them there.
 
     24.11 does so itself when it reads that they are FUTURE; 26.05 keeps an idle one, which jobs would wait for.
     """
@@ -249,27 +250,27 @@ def hide_login_nodes(host: Host, groups: Mapping[str, Group], instances: Sequenc
 
 
 def main() -> None:
-    """``hyperpod-configure``. It may not keep slurmctld from starting: the shared file system may not answer."""
+    """``hyperpod-configure``. It must not keep slurmctld from starting: the shared file system may not answer."""
     worker = threading.Thread(target=configure_again, args=(Host(Settings.from_environment()),), daemon=True)
     worker.start()
     worker.join(PATIENCE)
 
 
 def record(host: Host, shared: str, group: str) -> None:
-    """A worker records its group: its address may be newer than the controller's list."""
+    """Record a worker's group: its address may be newer than the controller's list."""
     host.folder(f"{shared}/slurm/nodes")
     host.write(f"{shared}/slurm/nodes/{host.hostname()}", group + "\n")
 
 
 def recorded(host: Host, shared: str) -> Dict[str, str]:
-    """The workers' records."""
+    """Return the workers' records."""
     folder = host.path(f"{shared}/slurm/nodes")
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return {name: (host.read(f"{shared}/slurm/nodes/{name}") or "").strip() for name in names if name[0] != "."}
 
 
 def _workers(groups: Mapping[str, Group]) -> Dict[str, Group]:
-    """All workers, if they are alike, for the time before slurm.conf has any node."""
+    """Return all workers, if they are alike, for the time before slurm.conf has any node."""
     workers = [group for group in groups.values() if group.role == "worker"]
     return {"*": workers[0]} if len({slurm_conf.gres(group) for group in workers}) == 1 else {}
 

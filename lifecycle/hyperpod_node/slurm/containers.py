@@ -1,11 +1,11 @@
 """Containers for Slurm's jobs: Enroot runs them as the job's user, Pyxis gives srun ``--container-image``.
 
-HyperPod's images of 2026 bring both, and a line for Pyxis in plugstack.conf; a second copy would make every srun warn
-about every option (awsome-distributed-ai, issue 1207 and pull request 1218). So what is there is used. An older image
-gets them from the packages beside the scripts (``hyperpod:slurm.containerPackages``), and nothing from elsewhere.
+HyperPod's images of 2026 have both, and a line for Pyxis in plugstack.conf; a second copy would make every srun warn
+about every option (awsome-distributed-ai, issue 1207 and pull request 1218). So existing ones are used. An older image
+gets them from the packages next to the scripts (``hyperpod:slurm.containerPackages``), and from nowhere else.
 
-What cannot be had is told, and the node comes up without it. No job runs outside of its container because of that:
-where the controller has the plug-ins and a worker does not, that worker's slurmd does not start.
+A node reports what it cannot get, and comes up without it. No job runs outside of its container because of that: if the
+controller has the plug-ins and a worker does not, that worker's slurmd does not start.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def run(node: Node) -> str:
 
 
 def _allow_namespaces(node: Node) -> None:
-    """Name the program that makes Enroot's namespaces, where no profile does: its packages have one from 3.5.0 on."""
+    """Name the program that makes Enroot's namespaces, if no profile does: its packages have one from 3.5.0 on."""
     host, program = node.host, node.host.which("enroot-nsenter")
     if (host.read(RESTRICTED) or "").strip() != "1" or program is None:
         return
@@ -108,7 +108,7 @@ def _allow_namespaces(node: Node) -> None:
 
 
 def pyxis(host: Host) -> Optional[str]:
-    """Where Pyxis's plug-in is on this node, None where it is not."""
+    """Return the path of Pyxis's plug-in on this node, None without it."""
     names = (f"{folder}/{PYXIS}" for folder in PLACES)
     return next((name for name in names if host.path(name).exists()), None)
 
@@ -119,10 +119,10 @@ def ready(host: Host) -> bool:
 
 
 def settle(host: Host) -> bool:
-    """Make plugstack.conf load both plug-ins, if they are here, ours first. True if it changed.
+    """Make plugstack.conf load both plug-ins, if they are here, ours first. Return True if it changed.
 
-    The lines are in this file and not in one that it includes: slurmctld gives workers this file only. ``required``,
-    because with ``optional`` a job would run outside of its container, and say nothing (spank(8)).
+    The lines are in this file and not in an included one: slurmctld gives workers only this file. ``required``, because
+    with ``optional`` a job would silently run outside of its container (spank(8)).
     """
     name = f"{host.settings.slurm_etc}/plugstack.conf"
     text = host.read(name) or ""
@@ -135,7 +135,7 @@ def settle(host: Host) -> bool:
 
 
 def _off_memory(line: str) -> str:
-    """The line with our ``runtime_path``, if it loads Pyxis and names no disk of its own."""
+    """Return the line with our ``runtime_path``, if it loads Pyxis and does not name a disk."""
     words = line.split("#")[0].split()
     if len(words) < 2 or not words[1].endswith(PYXIS):
         return line
@@ -154,7 +154,7 @@ def _mentioned(host: Host, text: str) -> bool:
 
 
 def verified(folder: Path) -> List[Path]:
-    """The packages. Raises StepError where one is not what its digest says: an incomplete download, say."""
+    """Return the packages. Raises StepError if one does not match its digest, for example an incomplete download."""
     sums = folder / SUMS
     wanted = digests(sums.read_text(encoding="utf-8")) if sums.is_file() else {}
     for name, digest in wanted.items():
@@ -165,12 +165,12 @@ def verified(folder: Path) -> List[Path]:
 
 
 def digests(text: str) -> Dict[str, str]:
-    """What a file of sha256sum's has, by names; lines of another form are left out."""
+    """Parse a file of sha256sum's, by names, without lines of another form."""
     return {name: digest for digest, name in re.findall(r"^([0-9a-f]{64}) [ *]([^/\n]+)$", text, re.M)}
 
 
 def _install(host: Host, packages: List[Path]) -> None:
-    """Enroot and what else is beside it. What it needs besides has to be in the image: nothing is fetched."""
+    """Install Enroot and the other packages next to it. The image must have their dependencies: nothing is fetched."""
     if not packages:
         return
     # What a killed run has left.
@@ -191,7 +191,7 @@ def _install(host: Host, packages: List[Path]) -> None:
 
 
 def _build_pyxis(host: Host, archives: List[Path]) -> None:
-    """Pyxis, for the very Slurm that is here: Slurm refuses a plug-in of another release's (Pyxis's README)."""
+    """Build Pyxis for this node's Slurm, which refuses a plug-in of another release (Pyxis's README)."""
     if not archives:
         return
     headers = _headers(host, "Pyxis", "make", "cc")
@@ -203,7 +203,7 @@ def _build_pyxis(host: Host, archives: List[Path]) -> None:
 
 
 def _build_own(host: Host) -> None:
-    """Our plug-in, unless it is there and of this source."""
+    """Build our plug-in, unless it exists and is of this source."""
     source = host.settings.source / TASK_SOURCE
     copy = f"{host.settings.install_folder}/lib/{source.name}"
     if host.path(TASK_PLUGIN).exists() and host.read(copy) == source.read_text(encoding="utf-8"):
@@ -218,7 +218,7 @@ def _build_own(host: Host) -> None:
 
 
 def _headers(host: Host, what: str, *commands: str) -> str:
-    """The compiler's option for Slurm's headers. Raises StepError where something to build with is missing."""
+    """Return the compiler's option for Slurm's headers. Raises StepError if a build dependency is missing."""
     missing = [command for command in commands if host.which(command) is None]
     folder = next((one for one in HEADERS if host.path(f"{one}/slurm/spank.h").exists()), None)
     if folder is None:
@@ -232,7 +232,7 @@ def _headers(host: Host, what: str, *commands: str) -> str:
 
 @contextlib.contextmanager
 def _workshop(host: Host) -> Iterator[Path]:
-    """An empty folder to build in; a killed run may have left things there."""
+    """Return an empty folder to build in; a killed run may have left files there."""
     folder = host.path(BUILD)
     shutil.rmtree(str(folder), ignore_errors=True)
     host.folder(BUILD, mode=0o700)

@@ -129,7 +129,9 @@ def _names_us(node: Node, text: str) -> bool:
 
 
 def _state_can_be_saved(host: Host, folder: str) -> None:
-    """slurmctld answers with a full disk too (seen in the rehearsal), and knows of no job at its next start."""
+    """Check the disk: slurmctld also answers with a full one (seen in the rehearsal), and forgets jobs at its next
+    start.
+    """
     left = host.free(folder)
     try:
         host.prove_writable(folder)
@@ -140,7 +142,7 @@ def _state_can_be_saved(host: Host, folder: str) -> None:
 
 
 def _await_accounting(node: Node, conf: slurm_conf.SlurmConf) -> None:
-    """If slurm.conf names a slurmdbd: start it if it is this node's, and wait until it answers.
+    """If slurm.conf names a slurmdbd, start it if it is this node's, and wait until it answers.
 
     By default HyperPod keeps accounting on the controller (Developer Guide, "Using an external accounting database with
     SageMaker HyperPod Slurm clusters"), and slurmctld ends without it: "slurmdbd must be up at slurmctld start time".
@@ -162,7 +164,7 @@ def _await_accounting(node: Node, conf: slurm_conf.SlurmConf) -> None:
 
 
 def _try_own_lines(node: Node, record: NodeRecord) -> None:
-    """Name the line of the stack's that keeps slurmctld from starting, before it is started."""
+    """Name the stack's own line that keeps slurmctld from starting, before it is started."""
     host = node.host
     files = extra_conf.kept(host)
     if not files:
@@ -177,9 +179,9 @@ def _try_own_lines(node: Node, record: NodeRecord) -> None:
 
 
 def _claim(node: Node, conf: slurm_conf.SlurmConf) -> bool:
-    """This node's group makes it the controller; check that no other node is one, unless slurm.conf names both.
+    """Check that no other node is the controller, unless slurm.conf names both; this node's group makes it one.
 
-    True if it replaces a controller on another node.
+    Return True if it replaces a controller on another node.
     """
     host, own = node.host, node.identity.instance
     named = {part for pair in conf.controllers for part in pair if part}
@@ -206,7 +208,7 @@ def _claim(node: Node, conf: slurm_conf.SlurmConf) -> bool:
 
 
 def _alias(node: Node, named: Set[str]) -> None:
-    """slurm.conf has other names for its controllers than we do; this node may still be one of them."""
+    """Find this node among the controllers of a slurm.conf that has other names for them than we do."""
     host, own = node.host, node.identity.instance
     addresses = {address for name in named for address in host.resolve(name)}
     who, theirs = f"this node ({host.hostname()}, {own.address})", ", ".join(sorted(named))
@@ -219,7 +221,7 @@ def _alias(node: Node, named: Set[str]) -> None:
 
 
 def _up(host: Host, began: float) -> bool:
-    """Whether this node's own slurmctld answers. Raises NotYet with its last error where it does not run."""
+    """Whether this node's own slurmctld answers. Raises NotYet with its last error if it does not run."""
     try:
         return _ping(host)
     except NotYet as silent:

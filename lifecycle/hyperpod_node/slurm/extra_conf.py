@@ -1,7 +1,7 @@
-"""The stack's own lines of slurm.conf (``slurm.extraConf``): files beside it, which our hyperpod.conf includes.
+"""The stack's own lines of slurm.conf (``slurm.extraConf``): files next to it, which our hyperpod.conf includes.
 
-HyperPod's agent may write slurm.conf anew; the line that includes hyperpod.conf, and so these files, is put back as
-``configure`` does. Slurm takes the last value of a parameter, so that these come before the agent's and ours.
+HyperPod's agent may rewrite slurm.conf; ``configure`` then restores the line that includes hyperpod.conf, and with it
+these files. Slurm uses the last value of a parameter, so these come before the agent's and ours.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PREFIX = "hyperpod-own-"
 
 
 def parse(text: str, name: str) -> ExtraConf:
-    """Read what the stack's program rendered. Raises StepError."""
+    """Parse the text that the stack's program rendered. Raises StepError."""
     try:
         found: ExtraConf = parameters.part(ExtraConf, json.loads(text), "the file")
         return found
@@ -32,40 +32,40 @@ def parse(text: str, name: str) -> ExtraConf:
 
 
 def shipped(host: Host) -> Tuple[ConfFile, ...]:
-    """The files that came with the scripts; none where the stack has none."""
+    """Return the files that came with the scripts; none if the stack has none."""
     path = host.settings.source / FILE_NAME
     return parse(path.read_text(encoding="utf-8"), str(path)).files if path.is_file() else ()
 
 
 def kept(host: Host) -> Tuple[ConfFile, ...]:
-    """The files that this controller uses."""
+    """Return the files that this controller uses."""
     text = host.read(_state(host))
     return parse(text, _state(host)).files if text else ()
 
 
 def keep(host: Host, files: Sequence[ConfFile], cluster_id: str) -> None:
-    """Use these files from the next configuring on."""
+    """Use these files from the next configuration on."""
     if files or host.read(_state(host)) is not None:
         host.write(_state(host), parameters.render(ExtraConf(cluster_id, tuple(files))))
 
 
 def texts(files: Sequence[ConfFile]) -> Dict[str, str]:
-    """The files beside slurm.conf, by name."""
+    """Return the files next to slurm.conf, by name."""
     return {f"{PREFIX}{one.name}": one.text if one.text.endswith("\n") else f"{one.text}\n" for one in files}
 
 
 def written(host: Host) -> Tuple[str, ...]:
-    """The names of those that are beside slurm.conf."""
+    """Return the names of those that are next to slurm.conf."""
     return tuple(path.name for path in sorted(host.path(host.settings.slurm_etc).glob(f"{PREFIX}*")))
 
 
 def includes(files: Sequence[ConfFile]) -> str:
-    """The lines that include them."""
+    """Return the lines that include them."""
     return "".join(f"include {PREFIX}{one.name}\n" for one in files)
 
 
 def over(conf: slurm_conf.SlurmConf, files: Sequence[ConfFile]) -> slurm_conf.SlurmConf:
-    """slurm.conf with the files' parameters in the place of its own."""
+    """Return slurm.conf with the files' parameters in place of its own."""
     keys: Dict[str, str] = dict(conf.keys)
     for one in files:
         keys.update(slurm_conf.parse(one.text).keys)
@@ -73,12 +73,12 @@ def over(conf: slurm_conf.SlurmConf, files: Sequence[ConfFile]) -> slurm_conf.Sl
 
 
 def partitions(files: Sequence[ConfFile]) -> Set[str]:
-    """The partitions that the files make."""
+    """Return the partitions that the files define."""
     return {name for one in files for name in slurm_conf.parse(one.text).partitions}
 
 
 def digest(files: Sequence[ConfFile]) -> str:
-    """By which files are known."""
+    """Fingerprint of the files."""
     return hashlib.sha256(repr([(one.name, one.text) for one in files]).encode()).hexdigest()[:12]
 
 

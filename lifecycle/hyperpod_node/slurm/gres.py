@@ -1,10 +1,10 @@
 """Accelerators in Slurm: the GRES of nodes in slurm.conf, and their devices in gres.conf.
 
-Where groups differ, HyperPod's agent may write slurm.conf without the GRES of single nodes and have it read before
-hyperpod-requeue has put them back. slurmctld then ends each job with accelerators on a node whose number of them is not
-what the job was given (its gres_job_revalidate2()), and reads no file of ours in between: at ``scontrol reconfigure``
+If groups differ, HyperPod's agent may write slurm.conf without the GRES of single nodes and have it read before
+hyperpod-requeue has restored them. slurmctld then ends each job with accelerators on a node whose number of them
+differs from the job's (its gres_job_revalidate2()), and reads no file of ours in between: at ``scontrol reconfigure``
 it starts its own program again (its controller.c, _try_to_reconfig()). A default in hyperpod.conf, which is read before
-the agent's lines of nodes, can say one number.
+the agent's lines of nodes, can have only one number.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .conf import HEADER, SlurmConf, expand, gres, settings
 
 
 def default(conf: SlurmConf, groups: Mapping[str, Group]) -> str:
-    """hyperpod.conf's line with the default GRES of nodes, which applies to later nodes too; empty if none has any.
+    """Return hyperpod.conf's line with the default GRES of nodes, which applies to later nodes too; empty without any.
 
-    Where groups differ it is that of the largest nodes, without the model where they have several. Where they are
-    alike, slurm.conf's own lines may say it all.
+    If groups differ it is that of the largest nodes, without the model if they have several. If they are alike,
+    slurm.conf's own lines may be enough.
     """
     workers = [group for group in groups.values() if group.role == "worker"]
     most = max(workers, key=lambda group: group.accelerators, default=None)
@@ -38,7 +38,7 @@ def default(conf: SlurmConf, groups: Mapping[str, Group]) -> str:
 def with_gres(text: str, by_node: Mapping[str, Group], groups: Mapping[str, Group]) -> str:
     """Add the group's Gres to NodeName lines without one. Needed only if groups differ, so that no default fits all.
 
-    ``gpu:0``, where a group has none: an empty value would not do, as Slurm takes the next key for it.
+    ``gpu:0`` for a group without accelerators: after an empty value, Slurm would read the next key as the value.
     """
     workers = [group for group in groups.values() if group.role == "worker"]
     if len({gres(group) for group in workers}) < 2:
@@ -58,9 +58,9 @@ def with_gres(text: str, by_node: Mapping[str, Group], groups: Mapping[str, Grou
 
 
 def untyped(conf: SlurmConf, groups: Mapping[str, Group]) -> List[str]:
-    """A warning where slurm.conf's own lines of nodes name accelerators without the type that jobs may ask for.
+    """Warn if slurm.conf's own lines of nodes name accelerators without the type for which jobs may ask.
 
-    Slurm goes by these lines: a request with a type is refused then, one without is served (seen when rehearsed). They
+    Slurm follows these lines: it then refuses a request with a type, and serves one without (seen when rehearsed). They
     are HyperPod's agent's, which also reads them, so they stay as they are.
     """
     kinds = sorted({gres(group) for group in groups.values() if ":" in group.gres})
@@ -71,10 +71,10 @@ def untyped(conf: SlurmConf, groups: Mapping[str, Group]) -> List[str]:
 
 
 def as_named(conf: SlurmConf, by_node: Mapping[str, Group]) -> Dict[str, Group]:
-    """The nodes' groups, with the type of accelerators that slurm.conf's own lines name, as HyperPod's may.
+    """Return the nodes' groups, with the type of accelerators that slurm.conf's own lines name, as HyperPod's may.
 
-    Of such a node Slurm takes no file of a line in gres.conf without that type (its interfaces/gres.c, _merge_gres2):
-    it would count accelerators, and jobs would not be told which are theirs.
+    For such a node Slurm ignores the file of a line in gres.conf without that type (its interfaces/gres.c,
+    _merge_gres2): it would count accelerators, and jobs would not learn which are theirs.
     """
     found = dict(by_node)
     for entry in conf.nodes:
@@ -87,7 +87,7 @@ def as_named(conf: SlurmConf, by_node: Mapping[str, Group]) -> Dict[str, Group]:
 
 
 def render(by_node: Mapping[str, Group]) -> str:
-    """gres.conf: the device files per node. If all nodes are alike it names none, and so covers later nodes too."""
+    """Return gres.conf: the device files per node. If all nodes are alike it names none, and covers later nodes too."""
     lines = ["AutoDetect=off"]
     kinds = {(group.gres, group.accelerators) for group in by_node.values()}
     for kind, count in sorted(kinds):

@@ -1,4 +1,4 @@
-"""MUNGE: one key on all nodes, private to its daemon, and a daemon that accepts what it has sealed."""
+"""MUNGE: one key on all nodes, private to its daemon, and a daemon that accepts its own credentials."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TimeoutStartSec=150
 
 
 def published(private: str) -> str:
-    """The cluster's own key on the shared file system. Where it is there, it holds, and not the agent's."""
+    """Return the cluster's own key on the shared file system. If it exists, it replaces the agent's."""
     return f"{private}/munge/munge.key"
 
 
@@ -56,7 +56,7 @@ def run(node: Node) -> str:
 
 
 def _controller(node: Node) -> str:
-    """The cluster's own key, else the one that HyperPod's agent put there, or one made now if there is none."""
+    """Use the cluster's own key, otherwise the one that HyperPod's agent put there, otherwise a new one."""
     host = node.host
     if _take(node):
         origin = "the cluster's key"
@@ -74,7 +74,9 @@ def _controller(node: Node) -> str:
 
 
 def _other(node: Node) -> str:
-    """The key that the controller published, else the one that HyperPod put here; the same as the controller's."""
+    """Use the key that the controller published, otherwise the one that HyperPod put here; the same as the
+    controller's.
+    """
     host = node.host
 
     def there() -> str:
@@ -125,7 +127,7 @@ def _new_key(folder: Path) -> None:
 
 
 def _take(node: Node) -> bool:
-    """Use the published key. False where there is none."""
+    """Use the published key. Return False without one."""
     key = node.host.read_bytes(published(node.private))
     if key is None:
         return False
@@ -147,13 +149,13 @@ def _check(node: Node) -> None:
 
 
 def digest(host: Host) -> str:
-    """The SHA-256 of this node's key; empty where there is none."""
+    """Return the SHA-256 of this node's key; empty without one."""
     key = host.read_bytes(KEY)
     return "" if key is None else hashlib.sha256(key).hexdigest()
 
 
 def accepts_its_own(host: Host, seconds: float) -> None:
-    """Wait until something sealed here opens here. Raises StepError."""
+    """Wait until a credential sealed here opens here. Raises StepError."""
 
     def sealed() -> bool:
         credential = host.run("munge", "-n", check=False, timeout=5)

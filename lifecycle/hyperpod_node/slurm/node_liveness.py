@@ -1,7 +1,7 @@
-"""Which hosts are up: those whose kernel answers an echo request or a connection; all are asked at once.
+"""Finds which hosts are up: their kernels answer an echo request or a connection; all are asked at once.
 
-A refused connection comes from a living host whose slurmd restarts, and jobs survive that. Echo first: a connection
-that is closed at once leaves an error in slurmd's log.
+A refused connection comes from a live host whose slurmd restarts, and jobs survive that. Echo first: a connection that
+is closed at once leaves an error in slurmd's log.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ANSWER = 4096
 
 
 def probe(addresses: Sequence[str], port: int = SLURMD_PORT, timeout: float = PROBE_TIMEOUT) -> Set[str]:
-    """The addresses whose kernel answers: an echo request, or else a connection to slurmd, accepted or refused."""
+    """Return the addresses whose kernel answers: an echo request, or a connection to slurmd, accepted or refused."""
     there = echo(addresses, timeout / 2)
     return there | connect([address for address in addresses if address not in there], port, timeout / 2)
 
 
 def echo(addresses: Sequence[str], timeout: float) -> Set[str]:
-    """The addresses that answer an ICMP echo request. Empty where that is not allowed."""
+    """Return the addresses that answer an ICMP echo request. Empty if that is not allowed."""
     if not addresses:
         return set()
     request = struct.pack("!BBHHH", 8, 0, 0, os.getpid() & 0xFFFF, 1)
@@ -58,7 +58,7 @@ def echo(addresses: Sequence[str], timeout: float) -> Set[str]:
 
 
 def connect(addresses: Sequence[str], port: int, timeout: float) -> Set[str]:
-    """The addresses that accept or refuse a connection; a host that is gone does neither."""
+    """Return the addresses that accept or refuse a connection; a lost host does neither."""
     there: Set[str] = set()
     with selectors.DefaultSelector() as selector:
         for address in addresses:

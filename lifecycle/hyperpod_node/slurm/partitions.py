@@ -1,10 +1,10 @@
-"""Each worker group's own partition and the features of its nodes, beside what HyperPod's agent writes.
+"""Each worker group's own partition and the features of its nodes, besides those of HyperPod's agent.
 
-HyperPod's API takes one partition for a group (SageMaker API Reference, ClusterSlurmConfigDetails), which the groups of
-a stack share: ``gpu`` or ``trainium``. It stays: slurmctld kills the jobs of a partition that is gone when it reads its
+HyperPod's API accepts one partition for a group (SageMaker API Reference, ClusterSlurmConfigDetails), which the groups
+of a stack share: ``gpu`` or ``trainium``. It stays: slurmctld kills the jobs of a removed partition when it reads its
 configuration again (its read_config.c, "Invalid partition"), so no deployed cluster may be moved to another one. A
-group's own partition has its nodes by a feature, through a NodeSet (slurm.conf(5)): its line names no node, and is the
-same while nodes come and go.
+group's own partition has its nodes by a feature, through a NodeSet (slurm.conf(5)): its line names no node, and stays
+the same while nodes come and go.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ ACCELERATED = 100
 
 
 def is_taken(name: str, shared: Container[str]) -> bool:
-    """Whether a partition with a group's name would be another one. ``shared``: the partitions that groups share."""
+    """Whether a group's name is already another partition's. ``shared``: the partitions that groups share."""
     return name.lower() in RESERVED or name in shared
 
 
 def features(group: Group) -> List[str]:
-    """What jobs may ask for with --constraint. The last is what the group's NodeSet knows its nodes by."""
+    """Return the features for --constraint. The last one defines the group's NodeSet."""
     return [*group.features, f"group-{group.name}"]
 
 
 def render(groups: Mapping[str, Group], by_node: Mapping[str, Group], there: Container[str]) -> str:
-    """The end of hyperpod.conf: the groups' own partitions, without those that other lines make (``there``).
+    """Return the end of hyperpod.conf: the groups' own partitions, without those that other lines define (``there``).
 
-    A group without nodes has its own too; that of a group without accelerators HyperPod's agent makes, and it may yet
-    do so until there is a node. One group's features are the default of all nodes.
+    A group without nodes has its own too, but for a group without accelerators HyperPod's agent makes it, possibly
+    until there is a node. One group's features are the default of all nodes.
     """
     workers = [group for group in groups.values() if group.role == "worker"]
     shared = {group.partition for group in workers if group.accelerator}
@@ -53,10 +53,10 @@ def render(groups: Mapping[str, Group], by_node: Mapping[str, Group], there: Con
 
 
 def with_features(text: str, by_node: Mapping[str, Group], groups: Mapping[str, Group]) -> str:
-    """slurm.conf with the features of each node on its line, beside those that the line has.
+    """Return slurm.conf with the features of each node on its line, in addition to the line's own.
 
-    A line without any is left to the default where there is one. A job that any node will do for gets one without
-    accelerators where one is idle: Slurm prefers a lower weight (slurm.conf(5)).
+    A line without any is left to the default, if there is one. A job that fits any node gets an idle one without
+    accelerators first: Slurm prefers a lower weight (slurm.conf(5)).
     """
     workers = [group for group in groups.values() if group.role == "worker"]
     weigh = not all(group.accelerator for group in workers)

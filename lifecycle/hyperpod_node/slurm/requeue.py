@@ -6,18 +6,19 @@ Slurm requeue, and releases the hold on jobs that it saw running before.
 
 A node is lost when its kernel has not answered for ``lost_after_seconds`` of node.json: 10 s on AWS, where a network
 may be silent for seconds and a lost job is expensive; 2 s in the rehearsal, where a job runs again within 10 s of its
-node's loss. Nothing is done as long as the silence may be the controller's own: when all of several nodes that run jobs
-are silent at once, or no other node of the cluster answers.
+node's loss. It does nothing as long as the controller's own network may be the cause: when all of several nodes that
+run jobs are silent at once, or no other node of the cluster answers.
 
 A node that was only cut off answers again. Slurm asks a node that is down once in twenty pings, minutes later
-(ping_nodes.c, MAX_REG_FREQUENCY), and a job that it then ends there may fail. So this service has such a node end what
-still runs there and register anew, when it has answered for as long as its loss took.
+(ping_nodes.c, MAX_REG_FREQUENCY), and a job that it then ends there may fail. So this service has such a node end its
+remaining processes and register again, once it has answered for as long as its loss took.
 
 Two things are left to HyperPod. It replaces nodes that its health agent has marked ("Action:..."). And a job with
-``--auto-resume=1`` in its batch script, which is all that can be known of it from outside, is HyperPod's to resume: its
-nodes are not set down here. For its silent node Slurm's own bound holds, SlurmdTimeout. With Slurm 25.11 HyperPod need
-not resume it where the node was replaced, and it is requeued (SageMaker HyperPod AMI releases for Slurm, known issue of
-May 27, 2026). From that release on, one that is back in the queue is like any other, and its hold is taken off.
+``--auto-resume=1`` in its batch script, which is all that can be known of it from outside, is HyperPod's to resume:
+this service does not set its nodes down. For its silent node Slurm's own bound holds, SlurmdTimeout. With Slurm 25.11
+HyperPod need not resume it where the node was replaced, and it is requeued (SageMaker HyperPod AMI releases for Slurm,
+known issue of May 27, 2026). From that release on, one that is back in the queue is like any other, and its hold is
+taken off.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ Probe = Callable[[Sequence[str]], Set[str]]
 
 @dataclass
 class Watched:
-    """What is known of a node that runs jobs. ``left``: its loss is HyperPod's to deal with."""
+    """The state of a node that runs jobs. ``left``: HyperPod handles its loss."""
 
     silent_since: Optional[float] = None
     probes: int = 0
@@ -122,7 +123,7 @@ class Watch:
         self._remember()
 
     def _nodes(self) -> Tuple[Dict[str, str], Dict[str, str]]:
-        """Nodes that run jobs, and nodes that this service has set down, with their addresses."""
+        """Return nodes that run jobs, and nodes that this service has set down, with their addresses."""
         shown = self.host.run(
             "sinfo", "-h", "-N", "-t", "alloc,mix,comp,down", "-O", "NodeList:64,NodeAddr:64,StateLong:32,Reason:128",
             timeout=10,
@@ -211,7 +212,7 @@ class Watch:
         self._tell(address, REJOIN)
 
     def _auto_resumed(self, job: str) -> bool:
-        """Whether HyperPod resumes a job: Slurm keeps no word of it but the batch script itself."""
+        """Whether HyperPod resumes a job, which Slurm records only in the batch script itself."""
         if job not in self.resumes:
             if not self.host.path(HYPERPOD).is_dir():
                 return False
@@ -223,7 +224,7 @@ class Watch:
         return self.resumes[job]
 
     def _ours(self, job: str) -> bool:
-        """Whether a job that is back in the queue is not HyperPod's to start."""
+        """Whether this service releases a job that is back in the queue, because HyperPod does not start it."""
         return self.requeued or not self._auto_resumed(job)
 
     def _end_everywhere(self, job: str, survivors: Sequence[str]) -> None:
@@ -252,7 +253,7 @@ class Watch:
         return any(thread.is_alive() for thread in self.ending.get(job, {}).values())
 
     def _jobs(self) -> None:
-        """Remember what runs; take Slurm's hold off what ran and waits for its begin time since."""
+        """Remember running jobs; release Slurm's hold on jobs that ran and wait for their begin time since."""
         shown = self.host.run("squeue", "-h", "-a", "-o", "%A|%T|%r|%V", timeout=10)
         present = set()
         for line in shown.out.splitlines():
@@ -275,7 +276,7 @@ class Watch:
                 known.pop(job)
 
     def _release(self, job: str, requeued: str) -> None:
-        """Take the hold off a job that went back into the queue then, as soon as nodes that it ran on have it again."""
+        """Release the hold on a job that went back into the queue then, as soon as Slurm has nodes on which it ran."""
         # Never while its old processes are being ended: the new ones would be taken for them.
         if self._is_being_ended(job):
             return
@@ -322,13 +323,13 @@ def main() -> None:
 
 
 def _version(host: Host) -> Tuple[int, ...]:
-    """Slurm's release, (25, 11); none where it does not say."""
+    """Return Slurm's release, (25, 11); an empty one if it does not answer."""
     shown = re.search(r"slurm\S* (\d+)\.(\d+)", host.run("scontrol", "--version", check=False, timeout=10).out)
     return tuple(int(part) for part in shown.groups()) if shown else ()
 
 
 def forever(look: Callable[[], None], interval: Callable[[], float], log: Callable[[str], None]) -> None:
-    """Look again and again; ``interval``: seconds from one look to the next. What goes wrong is said once."""
+    """Repeat the rounds; ``interval``: seconds from one to the next. Each error is reported once."""
     said = ""
     while True:
         began, trouble = time.monotonic(), ""

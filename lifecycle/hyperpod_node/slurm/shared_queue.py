@@ -1,9 +1,9 @@
 """The queue on the shared file system, where the next controller finds it.
 
-Slurm keeps the queue in StateSaveLocation. It becomes a link to the shared file system, as AWS's own setup of several
-controllers does it (awsome-distributed-training, multi_headnode_setup/headnode_setup.sh): HyperPod's agent may write
-slurm.conf anew, and the link stays. It is no mount: while the file system is away a link leads nowhere and slurmctld
-ends, where the folder below a mount would give it an empty queue.
+Slurm keeps the queue in StateSaveLocation. It becomes a link to the shared file system, as in AWS's own setup of
+several controllers (awsome-distributed-training, multi_headnode_setup/headnode_setup.sh): HyperPod's agent may rewrite
+slurm.conf, and the link stays. It is no mount: while the file system is away a link leads nowhere and slurmctld ends,
+but the folder below a mount would give it an empty queue.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ STATE = "/var/spool/slurmctld"
 
 
 def folder(node: Node, conf: SlurmConf) -> str:
-    """Where the queue is, or will be."""
+    """Return the folder of the queue, now or later."""
     if node.parameters.shared_queue:
         return f"{node.shared}/slurm/state"
     return conf.get("StateSaveLocation", "/var/spool")
 
 
 def keep_shared(node: Node, conf: SlurmConf) -> bool:
-    """Make StateSaveLocation a link to the shared file system. True if workers know another controller.
+    """Make StateSaveLocation a link to the shared file system. Return True if workers know another controller.
 
-    Killed anywhere and run again, it ends the same.
+    If it is killed anywhere and run again, it ends the same.
     """
     host, where, user = node.host, conf.get("StateSaveLocation", STATE), conf.get("SlurmUser", "root")
     target, local = folder(node, conf), host.path(where)
@@ -57,17 +57,17 @@ def keep_shared(node: Node, conf: SlurmConf) -> bool:
 
 
 def workers_know(node: Node) -> None:
-    """From here on they use this controller's address."""
+    """Record that workers use this controller's address from now on."""
     node.host.write(_record(node), node.identity.instance.address)
 
 
 def _record(node: Node) -> str:
-    """The address of the controller that has this one's name in HyperPod, which a replacement keeps."""
+    """Return the address of the controller that has this one's name in HyperPod, which a replacement keeps."""
     return f"{node.shared}/slurm/{node.identity.instance.name}.address"
 
 
 def _set_aside(local: Path) -> None:
-    """Make room for the link. What was there is kept beside it, though nothing reads it any more."""
+    """Make room for the link. The previous contents stay next to it, though nothing reads them any more."""
     if any(local.iterdir()):
         aside = local.with_name(f"{local.name}.local")
         shutil.rmtree(str(aside), ignore_errors=True)

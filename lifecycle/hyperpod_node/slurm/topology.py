@@ -13,8 +13,8 @@ slurm.conf has, a job that needs the node is refused, and one that waits for it 
 the nodes that it lacks: "All nodes in the network must be connected to at least one switch", and "jobs can only span
 nodes connected by the same switch fabric, even if there are available idle nodes in other areas" (topology.conf(5)).
 
-The agent may write slurm.conf anew, with the plugin, and have it read before this is settled again. An empty
-topology.conf stays for that moment: 24.11 starts with it, and without the file it waits a minute for it and ends.
+The agent may rewrite slurm.conf, with the plugin, and have it read before this is settled again. An empty topology.conf
+stays for that moment: 24.11 starts with it, and without the file it waits a minute for it and ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PARTITION = r"^(\s*PartitionName=.*?)[ \t]+Topology=\S+(.*)$"
 
 
 def settle(text: str, there: Mapping[str, Optional[str]], nodes: Iterable[str]) -> Tuple[str, Dict[str, Optional[str]]]:
-    """slurm.conf as slurmctld can start with it, and the maps to write, or to remove (None).
+    """Return slurm.conf with which slurmctld can start, and the maps to write, or to remove (None).
 
     ``there``: the maps by name. ``nodes``: all workers.
     """
@@ -57,7 +57,7 @@ def settle(text: str, there: Mapping[str, Optional[str]], nodes: Iterable[str]) 
 
 
 def lacking(lines: str, nodes: Iterable[str]) -> Set[str]:
-    """The nodes that a topology.conf with a tree lacks; none where it has blocks, or names that are not understood."""
+    """Return the nodes that a topology.conf with a tree lacks; none if it has blocks, or unknown names."""
     found: Set[str] = set()
     for names in re.findall(r"^[ \t]*SwitchName[ \t]*=.*?\bNodes[ \t]*=[ \t]*(\S+)", lines, re.M | re.I):
         found.update(conf.expand(names))
@@ -66,10 +66,10 @@ def lacking(lines: str, nodes: Iterable[str]) -> Set[str]:
 
 
 def unmapped(tree: str, partitions: Mapping[str, str], nodes: Mapping[str, Sequence[str]]) -> Set[str]:
-    """The nodes that no partition of theirs can plan with, by a topology.yaml: its topology lacks them.
+    """Return the nodes with which none of their partitions can plan, by a topology.yaml: its topology lacks them.
 
-    ``partitions``: the topology that each one names, empty for the cluster's default (topology.yaml(5));
-    ``nodes``: the partitions of each node. None are lacking where a topology is flat, or not understood.
+    ``partitions``: the topology that each one names, empty for the cluster's default (topology.yaml(5)); ``nodes``: the
+    partitions of each node. None are lacking if a topology is flat, or not understood.
     """
     maps: Dict[str, Optional[Set[str]]] = {}
     default = ""

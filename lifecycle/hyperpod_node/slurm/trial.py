@@ -1,8 +1,8 @@
-"""Whether slurmctld starts with the stack's own lines, tried on the controller before it uses them.
+"""Tests on the controller whether slurmctld starts with the stack's own lines, before it uses them.
 
 slurmctld has no option for that (slurmctld(8)), and one that runs in the foreground, as HyperPod's unit does, ends at
-`scontrol reconfigure` where a plugin is missing (seen in the rehearsal). So a second one is started on a copy of the
-configuration, in a network of its own, with a state of its own, and ended as soon as it runs. It takes 0.1 s.
+`scontrol reconfigure` if a plugin is missing (seen in the rehearsal). So a second one is started on a copy of the
+configuration, with a separate network and a separate state, and ended as soon as it runs. It takes 0.1 s.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _LAST_WORDS = re.compile(r"Unable to process configuration file|specified more t
 
 
 class CannotTry(Exception):
-    """Nothing is known: slurmctld would not start without the lines either, or did not say anything in time."""
+    """The test has no result: slurmctld would not start without the lines either, or did not answer in time."""
 
 
 def refusal(host: Host, record: NodeRecord, instances: Sequence[Instance], files: Sequence[ConfFile]) -> str:
-    """The first line with which slurmctld would not start, and its words; empty if it starts. Raises CannotTry."""
+    """Return the first line that keeps slurmctld from starting, and its error; empty if none does. Raises CannotTry."""
 
     def tried(count: int) -> str:
         return _words(host, record, instances, _first(files, count))
@@ -66,7 +66,7 @@ def refusal(host: Host, record: NodeRecord, instances: Sequence[Instance], files
 
 
 def _first(files: Sequence[ConfFile], count: int) -> List[ConfFile]:
-    """The files with their first lines, so many in all."""
+    """Return the files up to a number of lines."""
     found = []
     for one in files:
         lines = one.text.splitlines()[: max(count, 0)]
@@ -76,7 +76,7 @@ def _first(files: Sequence[ConfFile], count: int) -> List[ConfFile]:
 
 
 def _place(files: Sequence[ConfFile], count: int) -> Tuple[str, int]:
-    """The file and line of the so manieth line."""
+    """Return the file and line of the line with this number."""
     for one in files:
         lines = len(one.text.splitlines())
         if count <= lines:
@@ -86,7 +86,7 @@ def _place(files: Sequence[ConfFile], count: int) -> Tuple[str, int]:
 
 
 def _words(host: Host, record: NodeRecord, instances: Sequence[Instance], files: Sequence[ConfFile]) -> str:
-    """Why slurmctld does not start with these files; empty if it does. Raises CannotTry."""
+    """Return why slurmctld does not start with these files; empty if it does. Raises CannotTry."""
     etc, apart = host.settings.slurm_etc, _apart(host)
     host.run("rm", "-rf", str(host.path(FOLDER)))
     try:
@@ -110,7 +110,7 @@ def _words(host: Host, record: NodeRecord, instances: Sequence[Instance], files:
 
 
 def _apart(host: Host) -> Host:
-    """The same node with another folder for Slurm's configuration; what is written there is no change of the node."""
+    """Return the same node with another folder for Slurm's configuration; files there do not change the node."""
     apart: Any = copy.copy(host)
     apart.settings = dataclasses.replace(host.settings, slurm_etc=FOLDER)
     apart.changes = []

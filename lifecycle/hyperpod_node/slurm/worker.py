@@ -1,7 +1,7 @@
 """slurmd on a worker: it registers by itself, now or whenever the controller comes to know this node.
 
 HyperPod's agent writes a node's NodeName line minutes after the node is InService, long after its scripts have ended,
-and before they run only where a cluster is made without continuous provisioning (seen by users of HyperPod:
+and before they run only if a cluster is created without continuous provisioning (seen by users of HyperPod:
 register_slurm_features.sh of AWS's Physical AI Scaffolding Kit). slurmd ends at once while no line names its host, so
 systemd starts it again and again, without a limit.
 """
@@ -59,7 +59,7 @@ NOT_HERE = {"DRAIN", "FAIL", "INVALID_REG", "NOT_RESPONDING", "POWERED_DOWN", "P
 
 
 def run(node: Node) -> str:
-    """A worker's part of step ``slurm``."""
+    """Do a worker's part of step ``slurm``."""
     host = node.host
     unit = units.require(node.host, "slurmd")
     controllers = node.identity.in_role("controller", node.parameters.groups)
@@ -88,7 +88,7 @@ def run(node: Node) -> str:
 
 
 def _drop_in(node: Node, unit: str, controllers: Sequence[Instance]) -> bool:
-    """Have slurmd fetch its configuration, and try without end. True if the unit changed."""
+    """Have slurmd fetch its configuration, and retry without end. Return True if the unit changed."""
     host = node.host
     units.never(node.host, node.role, "slurmctld")
     drop_in = SLURMD.format(
@@ -105,7 +105,7 @@ def _answering(host: Host, controllers: List[Instance], port: int) -> bool:
 
 
 def with_server(command: str) -> str:
-    """A slurmd command line that fetches its configuration from the controllers in its environment."""
+    """Return a slurmd command line that fetches its configuration from the controllers in its environment."""
     bare = re.sub(r"\s--conf-server[= ]\S+", "", command)
     words = bare.split(None, 1)
     return f"{words[0]} --conf-server ${{HYPERPOD_CONTROLLERS}}" + (f" {words[1]}" if len(words) > 1 else "")
@@ -123,16 +123,16 @@ def _client_conf(host: Host) -> str:
 
 
 def scontrol(host: Host, *words: str) -> Result:
-    """scontrol on a worker, by what we know of the controller."""
+    """Return scontrol on a worker, by what we know of the controller."""
     environment = {"SLURM_CONF": str(host.path(_client_conf(host)))}
     return host.run("scontrol", *words, check=False, timeout=10, env=environment)
 
 
 def _registered(node: Node, lives: bool) -> Optional[str]:
-    """Wait until this node takes jobs, by the controller; None at once if the controller does not know it.
+    """Wait until this node takes jobs, by the controller; return None at once if the controller does not know it.
 
-    Where slurmd ran before (``lives``), these scripts are not the node's first: whoever has drained it since takes it
-    back, too.
+    If slurmd ran before (``lives``), these scripts are not the node's first: a person who has drained it since also
+    resumes it.
     """
     host, refused_since = node.host, [0.0]
     began, settled = host.now(), (*SETTLED, TOO_EARLY) if node.by_image and not lives else SETTLED
@@ -175,7 +175,7 @@ def _make_gate_executable(host: Host) -> None:
 
 
 def _shown(node: Node) -> Result:
-    """The controller's record of this node, which it knows by its host's name or by HyperPod's."""
+    """Return the controller's record of this node, which it knows by its host's name or by HyperPod's."""
     shown = scontrol(node.host, "show", "node", node.host.hostname(), "-o")
     if shown.code != 0 and "not found" in shown.out + shown.err:
         other = scontrol(node.host, "show", "node", node.identity.instance.name, "-o")
@@ -199,7 +199,7 @@ def _settle(host: Host, name: str, why: str, refused_since: List[float], settled
 
 
 def _prolog_facts(node: Node) -> str:
-    """The node's current devices and mounts, which hyperpod-prolog compares before each job."""
+    """Write the node's current devices and mounts, which hyperpod-prolog compares before each job."""
     group = node.identity.group
     name = group.gres_name
     prefix, found = accelerators.DEVICES.get(name, ""), accelerators.found(node.host, name)

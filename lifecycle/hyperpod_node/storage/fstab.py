@@ -1,4 +1,4 @@
-"""/etc/fstab: what is mounted again after a reboot, when no lifecycle script runs."""
+"""/etc/fstab: mounts for a reboot, when no lifecycle script runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOCK = threading.Lock()
 
 
 def source(host: Host, mount_point: str) -> Optional[str]:
-    """What is mounted at a mount point by the file, None where it has no line for it."""
+    """Return the source that the file mounts at a mount point, None without a line for it."""
     for line in (host.read(PATH) or "").splitlines():
         fields = line.split()
         if len(fields) > 1 and fields[1] == mount_point and not line.lstrip().startswith("#"):
@@ -22,7 +22,7 @@ def source(host: Host, mount_point: str) -> Optional[str]:
 
 
 def put(host: Host, line: str) -> None:
-    """One line for its mount point, whatever was there before."""
+    """Write one line for its mount point, replacing any other."""
     mount_point = line.split()[1]
     with _LOCK:
         kept = []

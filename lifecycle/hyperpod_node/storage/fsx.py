@@ -55,12 +55,12 @@ def mount(node: Node, wanted: Mapping[str, str], mount_point: str) -> str:
 
 
 def _in_place(node: Node, mount_point: str) -> bool:
-    """Whether it is mounted now, and has a line in fstab that mounts it after a reboot."""
+    """Whether it is mounted now, and a line in fstab mounts it after a reboot."""
     return mount_point in node.host.mounts() and fstab.source(node.host, mount_point) is not None
 
 
 def tagged(node: Node, kind: str) -> Dict[str, str]:
-    """The stack's own file system of a type, of which it has one at most."""
+    """Return the stack's own file system of a type, of which it has one at most."""
     return {"key": CLUSTER_ID_TAG, "value": node.parameters.cluster_id, "type": kind}
 
 
@@ -89,7 +89,7 @@ def _wait(node: Node, wanted: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _pick(systems: List[Mapping[str, Any]], wanted: Mapping[str, str], what: str) -> Mapping[str, Any]:
-    """The right file system, if it can be mounted. Raises NotYet, or StepError if waiting cannot help."""
+    """Return the right file system, if it can be mounted. Raises NotYet, or StepError if waiting cannot help."""
     matching = [s for s in systems if _matches(s, wanted)]
     living = [s for s in matching if s.get("Lifecycle") not in DEAD]
     if len(living) > 1:
@@ -119,7 +119,7 @@ def _matches(system: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
 
 
 def _source(system: Mapping[str, Any]) -> Tuple[str, str, str]:
-    """The source, type and options of the mount."""
+    """Return the source, type and options of the mount."""
     dns = system["DNSName"]
     if system["FileSystemType"] == "LUSTRE":
         return f"{dns}@tcp:/{system['LustreConfiguration']['MountName']}", "lustre", LUSTRE_OPTIONS

@@ -1,4 +1,4 @@
-"""Home directories on a separate file system, where one is configured. It hides what the image has in /home."""
+"""Home directories on a separate file system, if one is configured. It hides the image's /home."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""LNet, the network of Lustre, over EFA besides TCP.
+"""LNet, the network of Lustre, over EFA in addition to TCP.
 
 A client reaches its servers over TCP, discovers that they also have EFA, and prefers it. Nothing here may break the
-mount: what cannot be set up is a warning, and the file system is mounted over TCP. It uses what the image has and
-installs nothing. The procedure and its numbers: Amazon FSx for Lustre User Guide, "Configuring EFA clients"; Amazon EKS
-User Guide, "Optimize Amazon FSx for Lustre performance on nodes (EFA)".
+mount: a failure is a warning, and the file system is mounted over TCP. It uses the image's programs and installs
+nothing. The procedure and its numbers: Amazon FSx for Lustre User Guide, "Configuring EFA clients"; Amazon EKS User
+Guide, "Optimize Amazon FSx for Lustre performance on nodes (EFA)".
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ PREFER = ["lnetctl", "udsp", "add", "--src", "efa", "--priority", "0"]
 
 
 def _nets(host: Host) -> Dict[str, List[str]]:
-    """The interfaces of every net; empty if LNet is down."""
+    """Return the interfaces of every net; empty if LNet is down."""
     nets: Dict[str, List[str]] = {}
     current: List[str] = []
     for line in host.run("lnetctl", "net", "show", check=False).out.splitlines():

@@ -1,16 +1,15 @@
 """Puts the data of containerd and kubelet, and on Slurm of Docker, on the node's data volume: images of tens of GB, and
 every pod's emptyDir.
 
-The root volume holds neither. Folders are bound over the ones that both programs know, so that no configuration of
-theirs is touched: where it lies differs between images, and some write it anew at every start. A bind mount, and no
-symbolic link: CSI drivers mount below kubelet's folder, and those mounts must reach the pods.
+The root volume holds neither. Folders are bound over the ones that both programs know, so that their configuration
+stays untouched: its place differs between images, and some write it at every start. A bind mount, not a symbolic link:
+CSI drivers mount below kubelet's folder, and those mounts must reach the pods.
 
-Never on instance store: it is empty after a stop, and with it would be what kubelet knows of its node and the pause
-image that comes with the machine's, or the container that Docker starts again. No script runs after a reboot, and an
-image may mount its disks late; a bind mount of a folder that is not there yet would be made on the root volume, below
-what is mounted over it later. So both services wait, by systemd's means, until the volume is really mounted. The rest
-of a boot waits with them for ten minutes at most: it may bring what mounts the volume. They start whenever that has
-come.
+Never on instance store: it is empty after a stop, which would lose kubelet's record of its node and the pause image
+that comes with the machine's, or the container that Docker restarts. No script runs after a reboot, and an image may
+mount its disks late; a bind mount of a folder that is not there yet would be made on the root volume, below what is
+mounted over it later. So both services wait, by systemd's means, until the volume is really mounted. The rest of a boot
+waits with them for ten minutes at most: a later part may mount the volume. They start once it is mounted.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ def _place(node: Node, services: Sequence[Service], limits_changed: bool) -> str
 
 
 def _on_instance_store(host: Host, device: str) -> bool:
-    """Whether a disk under the device is (lsblk(8): --inverse also lists what it is made of)."""
+    """Whether a disk under the device is instance store (lsblk(8): --inverse also lists its parts)."""
     if host.which("lsblk") is None:
         return False
     shown = host.run("lsblk", "--noheadings", "--inverse", "--output", "MODEL", device, check=False)
@@ -159,7 +158,7 @@ def _apply(node: Node, services: Sequence[Service], limits_changed: bool) -> Non
 
 
 def _running(node: Node, services: Sequence[Service]) -> List[str]:
-    """The running services among them, in the order in which they start."""
+    """Return the running services among them, in the order in which they start."""
     return [unit for unit, _ in services if units.active(node.host, unit)]
 
 

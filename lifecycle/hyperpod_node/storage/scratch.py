@@ -58,7 +58,9 @@ def run(node: Node) -> str:
 
 
 def _await_image(node: Node) -> None:
-    """Until the image has mounted its disks. They are never touched: it may be about to make a volume group of them."""
+    """Wait until the image has mounted its disks. They are never touched: it may be about to make a volume group of
+    them.
+    """
 
     def mounted() -> bool:
         if IMAGE_MOUNT in node.host.mounts():
@@ -77,7 +79,7 @@ def _labelled(host: Host, device: str) -> bool:
 
 
 def _disks(node: Node) -> List[str]:
-    """Unused instance-store disks."""
+    """Return unused instance-store disks."""
     block = node.host.path("/sys/block")
     used = {source for source, _ in node.host.mounts().values()}
     found = []
@@ -90,7 +92,7 @@ def _disks(node: Node) -> List[str]:
 
 
 def _array(node: Node, disks: List[str]) -> str:
-    """The device for the file system: a single disk, or a RAID 0 of all disks."""
+    """Return the device for the file system: a single disk, or a RAID 0 of all disks."""
     host = node.host
     if len(disks) == 1:
         return disks[0]

@@ -16,7 +16,7 @@ NOTABLE_SKEW = 5.0
 
 
 def run(node: Node) -> str:
-    """Step ``clock``: the clock against the instance metadata's, which runs outside the node."""
+    """Step ``clock``: compare the clock with the instance metadata's, which runs outside the node."""
     # By the answer that the identity step had already.
     ahead = _ahead(node.facts["imds_date"], node.facts["imds_date_at"])
     if ahead is None:
@@ -52,7 +52,7 @@ def _unit(node: Node, folder: str, unit: str) -> bool:
 
 
 def _ahead(date: str, here: float) -> "float | None":
-    """Seconds between the clock and the date of an answer; None where that is no date."""
+    """Return the seconds between the clock and the date of an answer; None if that is no date."""
     try:
         return here - parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError, OverflowError, IndexError):
@@ -60,7 +60,9 @@ def _ahead(date: str, here: float) -> "float | None":
 
 
 def skew(host: Host, imds_v1: bool, timeout: float) -> float:
-    """Seconds the clock is ahead of the instance metadata's, asked now. Raises StepError where that gives no time."""
+    """Return the seconds that the clock is ahead of the instance metadata's, asked now. Raises StepError without an
+    answer.
+    """
     imds = Imds(host, imds_v1, timeout)
     try:
         imds.get("instance-id")

@@ -1,5 +1,5 @@
-"""Kernel settings and limits that collectives over many sockets and pinned memory need, and that it all stays so: what
-runs jobs is not upgraded, restarted or cleaned up at night.
+"""Kernel settings and limits that collectives over many sockets and pinned memory need, and their stability: programs
+that run jobs are not upgraded, restarted or cleaned up at night.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def run(node: Node) -> str:
 
 
 def _apply(node: Node) -> "tuple[List[str], List[str]]":
-    """Set what differs, without a command per key. Returns the keys that the kernel lacks, and those it refused."""
+    """Set what differs, without a command per key. Return the keys that the kernel lacks, and those it refused."""
     absent, refused = [], []
     for key, value in SYSCTL.items():
         name = "/proc/sys/" + key.replace(".", "/")

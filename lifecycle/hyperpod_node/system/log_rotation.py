@@ -1,7 +1,7 @@
-"""Rotation of the logs of Slurm's daemons and of our own. MUNGE's and MariaDB's come with their packages.
+"""Rotates the logs of Slurm's daemons and our own. MUNGE's and MariaDB's come with their packages.
 
 Slurm does not limit its logs. HyperPod's samples add a file for them, its image is not known to have one
-(awsome-distributed-training, utils/slurm_logrotate.sh): where another file is about them, ours leaves them out, for
+(awsome-distributed-training, utils/slurm_logrotate.sh): if another file rotates them, ours leaves them out, because
 logrotate refuses a log that two files name.
 """
 
@@ -41,8 +41,9 @@ def rotate(host: Host, role: str) -> None:
 
 
 def _as_owner(host: Host, role: str) -> str:
-    """The line for logrotate to work as the user who owns Slurm's folder, in which root could be led elsewhere: "su"
-    (logrotate(8)); what is after postrotate, root does all the same. Where slurmd alone writes, it is made root's."""
+    """Return the line by which logrotate works as the owner of Slurm's folder, in which root could be led elsewhere:
+    "su" (logrotate(8)); root still runs the postrotate script. If only slurmd writes there, the folder becomes root's.
+    """
     owner = host.owner(SLURM) if host.path(SLURM).is_dir() else "root"
     if owner == "root" or owner.isdigit():
         return ""
@@ -53,7 +54,7 @@ def _as_owner(host: Host, role: str) -> str:
 
 
 def _others(host: Host) -> bool:
-    """Whether somebody else's file is about Slurm's logs."""
+    """Whether another file rotates Slurm's logs."""
     folder = host.path(FOLDER)
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     return any(SLURM in (host.read(f"{FOLDER}/{name}") or "") for name in names if name != NAME)

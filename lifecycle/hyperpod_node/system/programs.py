@@ -76,7 +76,7 @@ def run(node: Node) -> str:
 
 
 def libraries(host: Host, folders: Sequence[str] = FOLDERS) -> None:
-    """Copy what the commands are made of."""
+    """Copy the commands' modules."""
     source, target = host.settings.source, host.settings.install_folder
     for path in files(source, folders):
         host.write_bytes(f"{target}/lib/{path.relative_to(source).as_posix()}", path.read_bytes())
@@ -91,7 +91,7 @@ def command(host: Host, name: str) -> None:
 
 
 def files(source: Path, folders: Sequence[str] = FOLDERS) -> "list[Path]":
-    """The files to copy, in a stable order."""
+    """Return the files to copy, in a stable order."""
     below = (
         Path(folder) / name
         for top in folders
