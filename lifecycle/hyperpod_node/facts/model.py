@@ -88,7 +88,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Qos:
-    """A quality of service of Slurm's, by sacctmgr(1). ``preempts``: qualities whose jobs return to the queue for it."""
+    """A quality of service of Slurm, by sacctmgr(1). ``preempts``: qualities whose jobs return to the queue for it."""
 
     name: str = field(metadata=SLURM_NAME)
     priority: int
