@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Iterator
@@ -103,5 +104,14 @@ def given() -> Figures:
 def _read(text: str) -> Iterator[tuple[str, str]]:
     for family in text.split("# HELP ")[1:]:
         (name, said), (kind, *values) = family.splitlines()[0].split(" ", 1), family.splitlines()[1:]
-        shown = "; ".join(value[len(name) :].strip() for value in values)
+        shown = "; ".join(_brief([value[len(name) :].strip() for value in values]))
         yield name, f"{said}, {kind.rpartition(' ')[2]}: {shown}"
+
+
+def _brief(values: list[str]) -> list[str]:
+    """Of many alike the first and the last in full, and of those between a digest."""
+    if len(values) < 10:
+        return values
+    between = values[4:-2]
+    digest = hashlib.sha256("\n".join(between).encode()).hexdigest()[:8]
+    return [*values[:4], f"{len(between)} more ({digest})", *values[-2:]]
