@@ -17,6 +17,8 @@ from ..workers.taints import open_groups
 from .keys import DEFAULT_AUTHENTICATION_MODE, Charts, KubernetesKeys
 from .pod_room import room_problems
 
+# Each worker group is a flavor (Kueue 0.14, ClusterQueue, resourceGroups.flavors: maxItems).
+_FLAVORS = 64
 # CreateComputeQuota, Name; Kubernetes, labels and namespaces.
 _NAME_LIMIT = 63
 # The device plugins' DaemonSets of the HyperPod chart at 011ca927 name the instance types they run on: none that is
@@ -108,6 +110,12 @@ def _charts(settings: KubernetesKeys, *, closed: bool, metrics: bool) -> Iterato
             key="hyperpod:charts.strictNetworkPolicies",
             what="the pods that collect metrics have no policy, and so would have no connection",
             fix="leave one of it and observability.prometheus out",
+        )
+    if charts.queues == "kueue" and len(settings.workers) > _FLAVORS:
+        yield Problem(
+            key="hyperpod:workers",
+            what=f"{len(settings.workers)} groups, and a queue of Kueue takes {_FLAVORS} flavors",
+            fix="fewer groups, or charts.queues none",
         )
     if closed and charts.hyperpod_training_operator:
         yield Problem(

@@ -36,6 +36,11 @@ BAD: Cases = {
     "two teams with one user id": {**EKS, "teams": [{"name": "team-138"}, {"name": "team-152"}]},
     "replaced by nobody": {**EKS, "healthPolicy": "replace", "nodeRecovery": "None"},
     "rebooted by nobody on Slurm": {"healthPolicy": "reboot", "nodeRecovery": "None"},
+    "more groups than flavors": {
+        **EKS,
+        "workers": [GROUP | {"name": f"g{number}", "count": 0} for number in range(64)]
+        + [{"name": "system", "instanceType": "ml.m5.xlarge", "count": 3}],
+    },
     "strict without policies": {**EKS, "charts": {"networkPolicies": False, "strictNetworkPolicies": True}},
     "strict with task governance": {**EKS, "charts": {"queues": "task-governance", "strictNetworkPolicies": True}},
     "a weight without task governance": {**EKS, "teams": [{"name": "a", "fairShareWeight": 1}]},
