@@ -127,7 +127,7 @@ class Pods:
             watch = self.plane.kubectl.watch("pods")
             self._watch = watch
             assert watch.stdout
-            for event in _documents(watch.stdout):
+            for event in _events(watch.stdout):
                 self._see(event["type"], event["object"])
             watch.wait()
 
@@ -286,6 +286,11 @@ def _waits(pod: Manifest) -> bool:
 
 def _is_name(text: str) -> bool:
     return bool(text) and text.replace("-", "").isalnum() and not text.isdigit()
+
+
+def _events(stream: IO[str]) -> Iterator[Manifest]:
+    """A watch's events of pods. Where the client was too slow, the last one is an error, and the watch begins again."""
+    return (event for event in _documents(stream) if event["type"] != "ERROR")
 
 
 def _documents(stream: IO[str]) -> Iterator[Manifest]:

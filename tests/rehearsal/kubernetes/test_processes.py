@@ -16,7 +16,7 @@ import pytest
 from rehearsal.kubernetes import training
 from rehearsal.kubernetes.certificates import Authority
 from rehearsal.kubernetes.container import Mount, available, command_line
-from rehearsal.kubernetes.pods import _documents, has_process, operator_of
+from rehearsal.kubernetes.pods import _events, has_process, operator_of
 from rehearsal.kubernetes.processes import Processes, free_ports
 
 ROOT = Path(__file__).parents[3]
@@ -76,7 +76,12 @@ def test_keys_are_readable_only_by_their_owner_and_certificates_are_valid_for_th
     "text", ['{"type": "ADDED"}\n{"type": "DELETED"}\n', '{\n    "type": "ADDED"\n}\n{\n    "type": "DELETED"\n}\n']
 )
 def test_events_are_read_as_soon_as_they_are_whole(text: str) -> None:
-    assert [event["type"] for event in _documents(io.StringIO(text))] == ["ADDED", "DELETED"]
+    assert [event["type"] for event in _events(io.StringIO(text))] == ["ADDED", "DELETED"]
+
+
+def test_the_error_that_ends_a_slow_watch_is_no_pod() -> None:
+    text = '{"type": "ADDED"}\n{"type": "ERROR", "object": {"kind": "Status", "metadata": {}}}\n'
+    assert [event["type"] for event in _events(io.StringIO(text))] == ["ADDED"]
 
 
 def test_only_operators_and_labelled_pods_have_processes() -> None:
