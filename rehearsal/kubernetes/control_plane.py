@@ -33,11 +33,12 @@ class ControlPlaneError(Exception):
 class ControlPlane:
     """Owns the processes and the folder with their keys and data. Both are removed when the context ends.
 
-    ``kubelets``: names of nodes that have a token of their own, as EKS's authenticator gives nodes.
+    ``kubelets``: names of nodes that have a token of their own, as EKS's authenticator gives nodes. A node is lost
+    that has not renewed its lease for ``lease_seconds``: more where many nodes share this machine.
     """
 
-    def __init__(self, binaries: Mapping[str, Path], kubelets: Iterable[str] = ()) -> None:
-        self.binaries = binaries
+    def __init__(self, binaries: Mapping[str, Path], kubelets: Iterable[str] = (), *, lease_seconds: int = 40) -> None:
+        self.binaries, self._lease_seconds = binaries, lease_seconds
         self.kubelet_tokens = {name: secrets.token_hex(16) for name in kubelets}
         self.address = own_address()
         self.folder = Path(tempfile.mkdtemp(prefix="rehearsal-kubernetes-"))
@@ -103,6 +104,8 @@ class ControlPlane:
             "kube-controller-manager",
             f"--kubeconfig={manager}",
             *fast,
+            # Kubernetes' own relation of the two is 40 to 50 seconds.
+            f"--node-monitor-grace-period={self._lease_seconds * 5 // 4}s",
             "--use-service-account-credentials=true",
             f"--service-account-private-key-file={self._signing_key}",
             f"--root-ca-file={self.ca_certificate}",
@@ -173,7 +176,7 @@ class ControlPlane:
             f"--kubeconfig={self._user('kwok', 'system:masters')}",
             f"--config={stages}",
             "--manage-all-nodes=true",
-            "--node-lease-duration-seconds=40",
+            f"--node-lease-duration-seconds={self._lease_seconds}",
             "--cidr=10.0.0.1/16",
             f"--node-ip={self.address}",
             f"--server-address=127.0.0.1:{self._kwok_port}",
