@@ -1,10 +1,9 @@
-"""Growth: which figures of a benchmark grow faster than the size, and their picture."""
+"""Growth: which figures of a benchmark grow faster than the size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import combinations
-from pathlib import Path
 
 # By the end of a figure's name: what is too little to compare, since it is mostly noise or a fixed cost.
 _LITTLE = {", ms": 20.0, ", s": 0.5}
@@ -25,23 +24,3 @@ def faster_than_size(rows: Mapping[tuple[int, int], Mapping[str, float]]) -> Ite
                 was, became = max(rows[before][name], little), rows[after][name]
                 if size > 1 and became > was * size * _TOLERATED:
                     yield f"{name}: {was:,.1f} with {before} groups and nodes, {became:,.1f} with {after}"
-
-
-def draw(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], picture: Path) -> None:
-    """Draw a panel for each subject, with a line for each figure: nodes and seconds, both logarithmic."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    # The same figures give the same file.
-    mpl.rcParams |= {"svg.hashsalt": "growth", "svg.fonttype": "none", "font.size": 9}
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.2), squeeze=False)
-    for place, (subject, lines) in zip(axes[0], panels.items(), strict=True):
-        for name, points in lines.items():
-            place.plot(*zip(*points, strict=True), marker="o", label=name)
-        place.set(title=subject, xlabel="nodes", ylabel="seconds", xscale="log", yscale="log")
-        place.grid(alpha=0.3)
-        place.legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(picture, metadata={"Date": None})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import shutil
 
 import pytest
 
-from benchmarks import fleet
-from benchmarks.growth import draw, faster_than_size
+from benchmarks import fleet, kubernetes_nodes, metrics_volume
+from benchmarks.growth import faster_than_size
+from rehearsal.kubernetes.binaries import missing
+from rehearsal.kubernetes.container import available
 from tests.support import few_files
 
 
@@ -18,14 +20,6 @@ def test_only_what_grows_faster_than_the_size_is_named() -> None:
         (10, 100): {"fixed, s": 3.0, "linear": 500.0, "square": 100.0, "noise, ms": 19.0},
     }
     assert list(faster_than_size(rows)) == ["square: 1.0 with (1, 10) groups and nodes, 100.0 with (1, 100)"]
-
-
-@pytest.mark.slow
-def test_a_picture_of_the_same_figures_is_the_same(tmp_path: Path) -> None:
-    for name in ("one.svg", "two.svg"):
-        draw({"Slurm": {"idle": [(10, 1.0), (100, 12.0)]}}, tmp_path / name)
-    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
-    assert ">Slurm<" in (tmp_path / "one.svg").read_text()
 
 
 def test_generated_configuration_names_each_node_once() -> None:
@@ -46,3 +40,29 @@ def test_verbs_ask_no_more_of_aws_for_more_nodes() -> None:
 def test_the_program_is_measured_with_all_its_groups() -> None:
     with few_files():
         assert fleet.program(2, 2)["resources"] == fleet.program(3, 3)["resources"]
+
+
+@pytest.mark.slow
+@pytest.mark.prometheus
+@pytest.mark.skipif(
+    not (shutil.which("prometheus") and shutil.which("prometheus-node-exporter")),
+    reason="needs the Debian packages prometheus and prometheus-node-exporter (`make node-packages`)",
+)
+def test_a_real_prometheus_evaluates_the_rules_over_a_nodes_series() -> None:
+    found = metrics_volume.measure(8, 4000)
+    assert found.series == 32_000
+    assert 0 < found.rules_seconds < 20
+    assert found.read_by_rules > 8 * 200
+
+
+def test_samples_cost_less_in_each_tier() -> None:
+    assert [round(metrics_volume.cost(samples)) for samples in (2e9, 3e9, 252e9, 253e9)] == [180, 215, 8930, 8946]
+
+
+@pytest.mark.kubernetes
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(bool(missing()) or not available(), reason="`make kubernetes-tools` was not run here")
+def test_kueue_gives_a_gang_all_nodes_and_the_teams_their_shares_back() -> None:
+    found = kubernetes_nodes.measure(4)
+    assert found.pods >= 4
+    assert found.gang_admitted_seconds <= found.gang_placed_seconds
