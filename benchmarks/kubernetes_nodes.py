@@ -153,7 +153,7 @@ def _jobs(plane: ControlPlane, config: Config, nodes: int, objects: float, joine
         gang_admitted_seconds=round(admitted[1] - admitted[2], 1),
         gang_placed_seconds=round(placed[0], 1),
         reclaimed_seconds=round(reclaimed[0], 1),
-        pods=int(_metric(metrics, 'apiserver_(?:storage|resource)_objects{[^}]*resource="pods"}')),
+        pods=len(kubectl.run("get", "pods", "-A", "-o", "name").split()),
         etcd_mebibytes=round(_metric(metrics, "apiserver_storage_size_bytes{[^}]*}") / 2**20, 1),
         server_mebibytes=round(_metric(metrics, "process_resident_memory_bytes") / 2**20),
         slowest_write_seconds=_percentile(metrics, 0.99),
