@@ -14,6 +14,7 @@ from .applying import Part
 from .commands.apply import apply_command, governance_command, old_command
 from .commands.assumptions import assumptions_command
 from .commands.benchmark import benchmark_command
+from .commands.capacity import capacity_command
 from .commands.changes import reboot_command, replace_command, scale_command, update_software_command
 from .commands.costs import cost_command
 from .commands.dashboards import dashboards_command
@@ -67,6 +68,7 @@ VERBS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
         "explain": explain_command,
         "cost": cost_command,
         "quotas": quotas_command,
+        "capacity": capacity_command,
         "preview": preview_command,
         "assumptions": assumptions_command,
     },

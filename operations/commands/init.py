@@ -21,7 +21,7 @@ from ..aws import Aws
 from ..deployment import new_stack
 from ..deployment.new_stack import Orchestrator, Wanted
 from ..failures import Failure, bad_input
-from ..spending import types
+from ..spending import capacity, types
 from ..target import ROOT
 from ..terminal import console, questions
 
@@ -100,7 +100,7 @@ def init_command(
     kind = new_stack.type_name(_ask("Name of the type", default, _wrong_type) if kind == _OTHER else kind)
     row = find(kind)
     has = accelerator or (row.accelerator if row else None) or "gpu"
-    offered, unknown = new_stack.offering(Aws(where), kind)
+    offered, unknown = capacity.zones_of(Aws(where), kind)
     best = next((one for one in offered if one in possible), possible[0])
     there = [one for one in possible if one in offered] or possible
     at = zone or _pick("Zone", {one: one for one in there}, best)

@@ -9,15 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from components.catalogue.accelerators import ACCELERATORS, AcceleratorName
 from components.catalogue.regions import REGIONS
 from components.estimates import cost
 
 from .. import target
-from ..aws import Aws
-from ..failures import bad_input, cannot_know, reason
+from ..failures import bad_input, cannot_know
 
 Orchestrator = Literal["slurm", "eks"]
 _TITLES: Mapping[Orchestrator, str] = {"slurm": "Slurm", "eks": "EKS"}
@@ -55,25 +52,6 @@ def zones(region: str, orchestrator: Orchestrator) -> tuple[str, ...]:
         raise bad_input(f"--region: {wrong}", f"one of {offered}")
     known = REGIONS[region]
     return known.eks_zone_ids() if orchestrator == "eks" else known.zone_ids
-
-
-def offering(aws: Aws, instance_type: str) -> tuple[list[str], str]:
-    """The zone ids in which EC2 offers an instance type, or why that could not be asked.
-
-    EC2 API Reference, DescribeInstanceTypeOfferings. It says where such instances are, not that any is free.
-    """
-    wanted = {"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}
-    try:
-        found = aws.pages(
-            "ec2",
-            "describe_instance_type_offerings",
-            "InstanceTypeOfferings",
-            LocationType="availability-zone-id",
-            Filters=[wanted],
-        )
-        return sorted(one["Location"] for one in found), ""
-    except (BotoCoreError, ClientError) as error:
-        return [], reason(error)
 
 
 def text(wanted: Wanted) -> str:

@@ -13,10 +13,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ..cluster.network_state import DIRECTIONS, open_to_itself, routes_of, why_public
 from ..failures import bad_input, reason
-from ..spending import quotas
+from ..spending import capacity, quotas
 from ..target import Target
 from ..terminal.console import note
-from . import existing_fsx, new_stack
+from . import existing_fsx
 from .lack import Lack
 
 _NETWORK = "hyperpod:network"
@@ -81,7 +81,7 @@ def zone_lacks(target: Target) -> Iterator[Lack]:
     """Instance types that EC2 does not offer in the stack's zone, where it offers them in others."""
     here = target.config.zone_id
     for name in sorted({group.type.name for group in target.config.instance_groups if group.count}):
-        zones, unknown = new_stack.offering(target.aws, name)
+        zones, unknown = capacity.zones_of(target.aws, name)
         if unknown:
             yield Lack(what=f"whether {here} offers {name} is unknown: {unknown}", fix="", sure=False)
         elif zones and here not in zones:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -37,10 +37,11 @@ class Check:
     request: str = ""
 
 
-def check(target: Target) -> list[Check]:
-    """Every quota that the stack needs. What cannot be asked is UNKNOWN, and says why."""
+def check(target: Target, wanted: Sequence[Quota] | None = None) -> list[Check]:
+    """Every quota that the stack needs, or those ``wanted``. What cannot be asked is UNKNOWN, and says why."""
     limits, usage = _Limits(target.aws), _Usage(target)
-    return [_check(target, quota, limits.find(quota), usage.of(quota)) for quota in needed(target.config)]
+    asked = needed(target.config) if wanted is None else wanted
+    return [_check(target, quota, limits.find(quota), usage.of(quota)) for quota in asked]
 
 
 def unasked(target: Target) -> list[Check]:

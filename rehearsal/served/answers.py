@@ -58,6 +58,7 @@ class Answers:
             ("sagemaker", "BatchDeleteClusterNodes"): self._delete,
             ("sagemaker", "UpdateClusterSoftware"): lambda asked: {"ClusterArn": self._cluster(asked).id},
             ("sagemaker", "ListTags"): self._tags,
+            ("sagemaker", "SearchTrainingPlanOfferings"): lambda asked: {"TrainingPlanOfferings": []},
             ("sagemaker", "ListClusterSchedulerConfigs"): lambda asked: {"ClusterSchedulerConfigSummaries": []},
             ("sagemaker", "ListComputeQuotas"): lambda asked: {"ComputeQuotaSummaries": []},
             ("ssm", "StartSession"): lambda asked: self._session(),

@@ -22,6 +22,7 @@ from operations.commands import init
 from operations.deployment import new_stack
 from operations.deployment.new_stack import Wanted
 from operations.failures import Exit, advice
+from operations.spending import capacity
 from tests.operations.aws import StubbedAws, run, run_json
 from tests.rows import each
 from tests.support import READY_STACKS, ROOT
@@ -32,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project without stacks, on a machine without credentials."""
     shutil.copy(ROOT / "Pulumi.yaml", tmp_path)
     monkeypatch.setattr("operations.commands.init.ROOT", tmp_path)
-    monkeypatch.setattr(new_stack, "offering", lambda aws, kind: ([], "no credentials"))
+    monkeypatch.setattr(capacity, "zones_of", lambda aws, kind: ([], "no credentials"))
     return tmp_path
 
 
@@ -234,9 +235,9 @@ def test_the_zones_that_offer_an_instance_type_are_asked_for_and_taken(aws: Stub
     found = {"InstanceTypeOfferings": [{"Location": "usw2-az3"}, {"Location": "usw2-az2"}]}
     filters = [{"Name": "instance-type", "Values": ["p5.48xlarge"]}]
     aws.answer("ec2", "describe_instance_type_offerings", found, Filters=filters, LocationType="availability-zone-id")
-    assert new_stack.offering(aws, "ml.p5.48xlarge") == (["usw2-az2", "usw2-az3"], "")
+    assert capacity.zones_of(aws, "ml.p5.48xlarge") == (["usw2-az2", "usw2-az3"], "")
     aws.refuse("ec2", "describe_instance_type_offerings", "UnauthorizedOperation", "not you")
-    offered, why = new_stack.offering(aws, "ml.p5.48xlarge")
+    offered, why = capacity.zones_of(aws, "ml.p5.48xlarge")
     assert (offered, why) == ([], "permission denied: DescribeInstanceTypeOfferings")
 
 

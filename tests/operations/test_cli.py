@@ -25,6 +25,7 @@ from tests.support import ROOT
 # How each verb that asks AWS is called.
 ASKING = {
     "quotas": "dev",
+    "capacity": "dev",
     "errors": "dev",
     "status": "dev",
     "watch": "dev",
@@ -57,7 +58,7 @@ ASKING = {
     "assumptions": "dev",
 }
 # They go on without what cannot be asked, or need no cluster.
-LENIENT = {"quotas", "errors", "status", "cost"}
+LENIENT = {"capacity", "quotas", "errors", "status", "cost"}
 OFFLINE = {"deploy", "preview", "destroy", "scale", "policy", "job print"}
 # Without a stack, or of none that is ready: tests of their own have their troubles.
 ELSEWHERE = {"dashboards", *WITHOUT_STACK}
@@ -117,8 +118,8 @@ def test_no_error_of_aws_is_a_traceback_and_each_has_its_exit_code(
     on(refusing(code))  # plugin's PATH has no Pulumi CLI
     exit_code, said = ERRORS[code]
     ended, out, err = run(capsys, *words_of(verb))
-    # quotas and errors go on without what cannot be asked, and say that they do not know.
-    lenient = verb in ("quotas", "errors")
+    # These go on without what cannot be asked, and say that they do not know.
+    lenient = verb in ("capacity", "quotas", "errors")
     assert ended == (Exit.CANNOT_KNOW if lenient else exit_code)
     assert said.lower() in (out + err).lower()
     assert lenient or "Next: " in err or exit_code is Exit.FAILED

@@ -88,7 +88,7 @@ def test_every_command_of_the_aws_cli_has_its_operation_and_options() -> None:
             options = {xform_name(member, "-") for member in shape.members} if shape else set()
             for option in re.findall(r" --([a-z-]+)", rest):
                 assert option in options | {"region", "query", "output", "profile"}, f"{page}: {verb} --{option}"
-    assert {"create-data-repository-task", "search-training-plan-offerings"} <= seen
+    assert {"create-data-repository-task", "describe-training-plan"} <= seen
 
 
 def test_what_a_parked_cluster_costs_is_what_the_page_says() -> None:
