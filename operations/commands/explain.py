@@ -67,7 +67,8 @@ def explain_command(
         _explain_failure(_coded(key), as_json)
         return
     if key == "-" or re.search(r"\s", key.strip()):
-        _explain_failure(_reported(sys.stdin.read() if key == "-" else key), as_json)
+        text = sys.stdin.read() if key == "-" else key
+        _explain_failure(_reported(text), as_json, text)
         return
     every = keys(load((ROOT / "Pulumi.yaml").read_text())["config"])
     if not key:
@@ -114,19 +115,24 @@ def _reported(text: str) -> advice.Advice:
         return _coded(own.group(1))
     found = advice.matching(text)
     if found is None:
-        raise cannot_know(_UNKNOWN, "paste the first line with an error from one of these logs")
+        near = "".join(f"\n  {one.code}: {one.title}" for one in advice.closest(text))
+        said = f"{_UNKNOWN}\nThe closest known ones, by their words only:{near}" if near else _UNKNOWN
+        raise cannot_know(said, "paste the first line with an error from one of these logs")
     return found
 
 
-def _explain_failure(found: advice.Advice, as_json: bool) -> None:
+def _explain_failure(found: advice.Advice, as_json: bool, text: str = "") -> None:
+    near = advice.closest(text) if found in advice.of("general") else []
     if as_json:
-        console.emit(asdict(found) | {"page": found.page})
+        console.emit(asdict(found) | {"page": found.page, "closest": [one.code for one in near]})
         return
     console.say(f"{found.code}: {found.title}", "bold")
     if found.seen != found.title:
         console.prose(f"  {found.seen}", "dim")
     console.prose(f"  {found.why}")
     console.prose(f"  Next: {found.step.format(stack='STACK')}")
+    for one in near:
+        console.prose(f"  Close to it, by its words only: {one.code}, {one.title}", "dim")
     console.say(f"  More: {found.page}", "dim")
 
 

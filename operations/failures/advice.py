@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -75,6 +77,31 @@ def matching(text: str) -> Advice | None:
     """
     forms = [text, " ".join(text.split())] if len(text) <= _MESSAGE else [text]
     return next((one for one in known() if one.pattern and any(one.reports(form) for form in forms)), None)
+
+
+def closest(text: str) -> list[Advice]:
+    """The known failures, three at most, whose words are the most like a text's; none of them need be its cause.
+
+    The likeness is the cosine of both lists of words, in which a word weighs the more the fewer failures have it.
+    """
+    documents = {one.name: _words(f"{one.title} {one.seen} {one.pattern}") for one in known()}
+    frequency = Counter(word for words in documents.values() for word in words)
+    weight = {word: math.log(len(documents) / count) ** 2 for word, count in frequency.items()}
+    asked = _words(text) & weight.keys()
+    near = {}
+    for name, words in documents.items():
+        both = sum(weight[word] for word in words & asked)
+        near[name] = both / math.sqrt(sum(map(weight.__getitem__, words)) * sum(map(weight.__getitem__, asked)) or 1)
+    general = {one.name for one in of("general")}
+    best = sorted(near.keys() - general, key=lambda name: -near[name])[:3]
+    return [named(name) for name in best if near[name] >= _NEAR]
+
+
+_NEAR = 0.15
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]{4,}", text.lower()))
 
 
 def about(text: str) -> Advice:

@@ -136,9 +136,30 @@ def test_a_pasted_error_is_explained_with_its_cause_its_next_step_and_its_page(
     assert run(capsys, "explain", "1 problem\nMore: hyperpod explain HP016, or docs/x")[1].startswith("HP016")
 
 
+def test_an_error_that_only_its_program_is_known_of_gets_the_closest_known_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = "slurmctld: error: Node ip-10-1-1-1 has invalid reservation"
+    assert run(capsys, "explain", text)[1].count("Close to it, by its words only: HP") >= 1
+    _, found = run_json(capsys, "explain", text)
+    assert found["code"] == KNOWN["some-slurm"].code
+    assert KNOWN["slurm-reservation"].code in found["closest"]
+    assert run_json(capsys, "explain", KNOWN["capacity"].seen)[1]["closest"] == []
+
+
+def test_an_error_that_nobody_knows_gets_the_closest_known_ones_and_says_how_they_were_found(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, _, err = run(capsys, "explain", "the overlay for enroot whiteouts broke")
+    assert code == Exit.CANNOT_KNOW
+    assert "The closest known ones, by their words only:" in err
+    assert KNOWN["container-start"].code in err
+
+
 def test_an_error_that_nobody_knows_is_sent_to_the_three_logs(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "explain", "the flux capacitor has no flux")
     assert (code, out) == (Exit.CANNOT_KNOW, "")
     assert "no failure that the project knows" in err
+    assert "by their words only" not in err
     for log in ("/aws/sagemaker/Clusters/", "journalctl -u slurmctld", "kubectl logs POD --previous"):
         assert log in err
