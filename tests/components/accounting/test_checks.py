@@ -18,7 +18,6 @@ from tests.golden.stacks import VPC
 from tests.support import ROOT, config
 
 ON: dict[str, Any] = {"accounting": {"database": "local"}}
-KEY = "hyperpod:slurm.accounting"
 SUBNETS = ["subnet-0bbbbbbbbbbbbbbb1", "subnet-0bbbbbbbbbbbbbbb2"]
 
 
@@ -91,12 +90,6 @@ def test_nodes_are_told_of_accounting_only_where_it_is_configured() -> None:
     assert found
     assert (found.retention_months, found.accounts[0].parent, found.accounts[0].max_gpus) == (13, "root", 4)
     assert found.qos[0].priority == 0
-
-
-def test_the_queue_is_shared_on_request() -> None:
-    for keys, shared in (({}, False), ({"sharedQueue": True}, True)):
-        found = config("slurm-gpu", slurm=keys)
-        assert facts(found, Names(cluster="mine", region="us-west-2", digest="12345678")).shared_queue == shared
 
 
 def test_people_in_no_account_may_run_jobs_too() -> None:

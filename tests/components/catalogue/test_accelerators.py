@@ -103,20 +103,6 @@ def test_only_the_grace_blackwell_row_is_not_checked_against_ec2() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "interfaces"),
-    [
-        ("ml.p5.48xlarge", 32),
-        ("ml.p4d.24xlarge", 4),
-        ("ml.g5.48xlarge", 1),
-        ("ml.trn1.32xlarge", 8),
-        ("ml.trn1n.32xlarge", 16),
-    ],
-)
-def test_efa_interfaces_are_those_that_aws_documents(name: str, interfaces: int) -> None:
-    assert lookup(name).efa_interfaces == interfaces
-
-
-@pytest.mark.parametrize(
     ("name", "cores"),
     [
         ("ml.trn1.32xlarge", 32),
