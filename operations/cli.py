@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from . import VERSION
-from .applying import Part
-from .commands.apply import apply_command, governance_command, old_command
+from .commands.apply import apply_command
 from .commands.assumptions import assumptions_command
 from .commands.benchmark import benchmark_command
 from .commands.capacity import capacity_command
@@ -24,7 +23,6 @@ from .commands.downloads import charts_command, containers_command
 from .commands.errors import errors_command
 from .commands.explain import explain_command
 from .commands.health import deep_check_command, health_command
-from .commands.image import image_command
 from .commands.init import init_command
 from .commands.jobs import job_app
 from .commands.kubeconfig import kubeconfig_command
@@ -45,7 +43,7 @@ from .failures import Exit
 from .project import stack_names
 from .target import ROOT
 from .terminal import console
-from .terminal.command_line import add, new_app, new_group, renamed, run
+from .terminal.command_line import add, new_app, new_group, run
 from .terminal.ending import run_to_its_end
 from .terminal.output_options import OPTIONS, Output, Quiet, Verbose
 
@@ -104,16 +102,6 @@ NODE: Mapping[str, Callable[..., Any]] = {
     "update-software": update_software_command,
 }
 DOWNLOAD: Mapping[str, Callable[..., Any]] = {"charts": charts_command, "containers": containers_command}
-# Names of release 0.8, which 0.10 drops: the new name, and the verb.
-OLD: Mapping[str, tuple[str, Callable[..., Any]]] = {
-    "nodes": ("node list", nodes_command),
-    **{name: (f"node {name}", verb) for name, verb in NODE.items() if name not in ("list", "find-slow")},
-    "find-slow-node": ("node find-slow", find_slow_node_command),
-    "image": ("job image", image_command),
-    **{name: (f"download {name}", verb) for name, verb in DOWNLOAD.items()},
-    **{part: ("apply", old_command(part)) for part in (Part.ACCOUNTS, Part.SLURM_CONFIG)},
-    "governance": ("apply", governance_command),
-}
 app = new_app(EXIT_CODES)
 node_app = new_group("List nodes, log in to them, check, repair and remove them.")
 download_app = new_group("Download what a stack needs from others.")
@@ -135,8 +123,6 @@ for group, verbs in ((node_app, NODE), (download_app, DOWNLOAD)):
         add(group, name, verb)
 for name, group in {"node": node_app, "job": job_app, "download": download_app}.items():
     add_verb("Groups", name, group)
-for name, (now, verb) in OLD.items():
-    add(app, name, renamed(verb, f"hyperpod {now}"), hidden=True)
 
 
 def _version(asked: bool) -> None:

@@ -1,4 +1,4 @@
-"""The verb ``apply``, and the verbs of earlier releases that each applied one part."""
+"""The verb ``apply``."""
 
 from __future__ import annotations
 
@@ -98,22 +98,3 @@ def _finish(found: Sequence[Applied], *, dry_run: bool, as_json: bool) -> None:
         console.complain(one, as_json=False)
     if failures:
         raise failures[-1]
-
-
-def old_command(part: Part) -> Callable[..., None]:
-    """The verb of earlier releases for one part, which did not ask."""
-
-    def command(stack: console.Stack, as_json: console.Json = False) -> None:
-        apply_command(stack, part=[part], yes=True, as_json=as_json)
-
-    command.__doc__ = f"Use `hyperpod apply STACK --part {part}`."
-    return command
-
-
-def governance_command(
-    stack: console.Stack,
-    take_away: Annotated[bool, typer.Option("--remove")] = False,
-    as_json: console.Json = False,
-) -> None:
-    """Use `hyperpod apply STACK --part governance`."""
-    apply_command(stack, part=[Part.GOVERNANCE], remove_policy=take_away, yes=True, as_json=as_json)

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import typer
 
 from .. import target
-from ..applying import Part
 from ..cluster import people
 from ..failures import Exit
 from ..terminal import console
-from .apply import apply_command
 
 
 def users_command(
     stack: console.Stack,
-    apply: Annotated[
-        bool, typer.Option("--apply", hidden=True, help="As in earlier releases; now it is `hyperpod apply`.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", hidden=True)] = False,
     as_json: console.Json = False,
 ) -> None:
     """Show which people have an account on which node.
@@ -33,9 +26,6 @@ def users_command(
     \b
       hyperpod node users slurm-gpu
     """
-    if apply:
-        apply_command(stack, part=[Part.PEOPLE], yes=yes, as_json=as_json)
-        return
     chosen = target.load(stack)
     found = people.ask(chosen, people.running(chosen), apply=False)
     if as_json:

@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache, wraps
+from functools import cache
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -85,18 +85,6 @@ def command(app: typer.Typer) -> Any:
 def add(app: typer.Typer, name: str, verb: Callable[..., Any], **more: Any) -> None:
     """Add a verb, with the options of every verb."""
     app.command(name, cls=Verb, **more)(with_output_options(verb))
-
-
-def renamed(verb: Callable[..., Any], now: str) -> Callable[..., Any]:
-    """The verb under a name of earlier releases, which says its name of today."""
-
-    @wraps(verb)
-    def old(*args: Any, **given: Any) -> Any:
-        if not OPTIONS.quiet:
-            Console(stderr=True).print(f"this is `{now}` now; the next release drops the old name", style="yellow")
-        return verb(*args, **given)
-
-    return old
 
 
 def new_group(help_text: str) -> typer.Typer:

@@ -57,7 +57,7 @@ def test_the_jobs_on_a_node_are_named_before_it_goes(
         "sagemaker", operation, {"Successful": ["i-workers2"]}, NodeIds=["i-workers2"], ClusterName="hyperpod-dev"
     )
     on(aws)
-    code, out, err = run(capsys, verb, "dev", "i-workers2", "--yes")
+    code, out, err = run(capsys, "node", verb, "dev", "i-workers2", "--yes")
     assert code == Exit.GOOD
     assert "7  llama  ann: returns to the queue" in err
     assert "8  notebook  ben: is lost" in err
@@ -77,9 +77,9 @@ def test_a_node_without_an_instance_is_named_by_its_logical_id(
     failed = {"NodeLogicalId": LOGICAL, "ErrorCode": "InvalidInstanceStatus", "Message": "it is being made"}
     aws.answer("sagemaker", f"batch_{verb}_cluster_nodes", {"FailedNodeLogicalIds": [failed]})
     on(aws)
-    code, found = run_json(capsys, verb, "dev", LOGICAL, "--yes")
+    code, found = run_json(capsys, "node", verb, "dev", LOGICAL, "--yes")
     assert (code, found["accepted"], found["jobs"]) == (Exit.GOOD, [LOGICAL], [])
-    code, _, err = run(capsys, verb, "dev", LOGICAL, "--yes")
+    code, _, err = run(capsys, "node", verb, "dev", LOGICAL, "--yes")
     assert code == Exit.FAILED
     assert f"{LOGICAL}: InvalidInstanceStatus: it is being made" in err
 
@@ -123,7 +123,7 @@ def test_a_name_that_a_replacement_gets_too_needs_a_person_to_look(
 ) -> None:
     with_nodes(aws)
     on(aws)
-    code, _, err = run(capsys, verb, "dev", name, "--yes")
+    code, _, err = run(capsys, "node", verb, "dev", name, "--yes")
     assert code == Exit.BAD_INPUT
     assert f"{name} can be another instance after a replacement" in err
     assert "with --yes, give i-workers1" in err

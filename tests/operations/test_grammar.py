@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from operations import cli
-from operations.failures import Exit, Failure
+from operations.failures import Exit
 from operations.project import stack_names
 from operations.terminal import command_line
 from tests.operations.aws import run
@@ -93,32 +93,10 @@ def test_an_option_takes_the_same_wherever_it_is() -> None:
     assert {name for name, kinds in taken.items() if len(kinds) > 1} == {"--efa"}
 
 
-@pytest.mark.parametrize("name", cli.OLD)
-def test_names_of_earlier_releases_do_the_same_and_say_the_new_one(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now, _ = cli.OLD[name]
-    below = command_line.command(cli.app).commands
-    known = [one.opts for one in below[name].params]
-    assert below[name].hidden
-    if now != "apply":
-        assert known == [one.opts for one in VERBS[now].params]
-    words = [word for one in arguments(below[name]) if one.required for word in ["dev" if one.name == "stack" else "x"]]
-    monkeypatch.setattr("operations.target.load", _refuse)
-    monkeypatch.setattr("operations.commands.downloads.charts.bring", _refuse)
-    monkeypatch.setattr("operations.commands.downloads.containers.bring", _refuse)
-    code, _, err = run(capsys, name, *words)
-    assert (code, "not today" in err) == (Exit.FAILED, True)
-    assert err.startswith(f"this is `hyperpod {now}` now; the next release drops the old name\n")
-
-
-def _refuse(*_: object, **__: object) -> None:
-    raise Failure("not today")
-
-
 def test_every_verb_is_listed_once() -> None:
-    assert {*cli.OLD} == {name for name, one in command_line.command(cli.app).commands.items() if one.hidden}
-    assert sum(not one.hidden for one in command_line.command(cli.app).commands.values()) <= 28
+    found = command_line.command(cli.app).commands
+    assert [name for name, one in found.items() if one.hidden] == []
+    assert len(found) <= 28
 
 
 @pytest.mark.slow

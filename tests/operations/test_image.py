@@ -43,7 +43,7 @@ def test_another_recipe_has_another_tag(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("registry")
 def test_without_build_it_prints_commands_that_hold_no_password(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["image", "eks-gpu"]) == Exit.GOOD
+    assert cli.main(["job", "image", "eks-gpu"]) == Exit.GOOD
     said = capsys.readouterr()
     assert f"docker push {REPOSITORY}:" in said.out
     assert "get-login-password" in said.out
@@ -56,7 +56,7 @@ def test_where_no_worker_is_x86_it_says_how_to_build_for_arm(
 ) -> None:
     grace = config("eks-gpu", **DALLAS, workers=[{"name": "grace", "instanceType": "ml.p6e-gb200.36xlarge"}])
     monkeypatch.setattr("operations.target.checked", lambda values: grace)
-    assert cli.main(["image", "eks-gpu"]) == Exit.BAD_INPUT
+    assert cli.main(["job", "image", "eks-gpu"]) == Exit.BAD_INPUT
     assert "--platform linux/arm64" in capsys.readouterr().err
 
 
@@ -68,7 +68,7 @@ def test_build_logs_in_through_standard_input_builds_and_pushes(
     docker.write_text(f'#!/bin/sh\necho "$@" >> {log}\nif [ "$1" = login ]; then cat > {tmp_path}/password; fi\n')
     docker.chmod(docker.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert cli.main(["image", "eks-gpu", "--build", "--json"]) == Exit.GOOD
+    assert cli.main(["job", "image", "eks-gpu", "--build", "--json"]) == Exit.GOOD
     calls = log.read_text().splitlines()
     assert [call.split()[0] for call in calls] == ["login", "build", "push"]
     token = boto3.client("ecr", "us-west-2").get_authorization_token()["authorizationData"][0]["authorizationToken"]
@@ -87,7 +87,7 @@ def test_an_image_that_the_registry_has_is_named_by_its_digest(capsys: pytest.Ca
     )
     put = {"repositoryName": "eks-gpu/training", "imageManifest": manifest}
     digest = ecr.put_image(**put, imageTag=image.tag(ROOT / "jobs/image"))["image"]["imageId"]["imageDigest"]
-    assert cli.main(["image", "eks-gpu", "--json"]) == Exit.GOOD
+    assert cli.main(["job", "image", "eks-gpu", "--json"]) == Exit.GOOD
     assert json.loads(capsys.readouterr().out)["image"] == f"{REPOSITORY}@{digest}"
 
 
@@ -97,20 +97,20 @@ def test_a_failed_build_names_the_command(tmp_path: Path, monkeypatch: pytest.Mo
     docker.write_text('#!/bin/sh\n[ "$1" = login ]\n')
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert cli.main(["image", "eks-gpu", "--build"]) == Exit.FAILED
+    assert cli.main(["job", "image", "eks-gpu", "--build"]) == Exit.FAILED
     assert "docker build ended with status 1" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("registry")
 def test_without_docker_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert cli.main(["image", "eks-gpu", "--build"]) == Exit.CANNOT_KNOW
+    assert cli.main(["job", "image", "eks-gpu", "--build"]) == Exit.CANNOT_KNOW
     assert "no docker" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("stack", "word"), [("dev", "Slurm"), ("eks-trainium", "for GPUs")])
 def test_a_stack_that_has_no_use_for_it_is_told(stack: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["image", stack]) == Exit.BAD_INPUT
+    assert cli.main(["job", "image", stack]) == Exit.BAD_INPUT
     assert word in capsys.readouterr().err
 
 
@@ -143,4 +143,4 @@ def test_one_x86_worker_group_is_enough(monkeypatch: pytest.MonkeyPatch) -> None
     mixed = config("eks-gpu", **DALLAS, workers=[{"name": name, "instanceType": kind} for name, kind in types.items()])
     monkeypatch.setattr("operations.target.checked", lambda values: mixed)
     boto3.client("ecr", mixed.region.name).create_repository(repositoryName="eks-gpu/training")
-    assert cli.main(["image", "eks-gpu"]) == Exit.GOOD
+    assert cli.main(["job", "image", "eks-gpu"]) == Exit.GOOD

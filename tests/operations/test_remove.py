@@ -124,11 +124,11 @@ def test_a_scheduler_that_cannot_be_asked_stops_a_removal_and_not_one_now(
         raise Failure("the controller does not answer")
 
     monkeypatch.setattr(draining, "drain_slurm", lost)
-    code, _, told = run(capsys, "remove", "dev", "i-workers2", "--yes")
+    code, _, told = run(capsys, "node", "remove", "dev", "i-workers2", "--yes")
     assert (code, engine.did) == (Exit.FAILED, [])
     with_nodes(aws, *NODES, TO_COME)
     deleted(aws, *NODES[:2], Successful=["i-workers2"])
-    code, out, told = run(capsys, "remove", "dev", "i-workers2", "--yes", "--now")
+    code, out, told = run(capsys, "node", "remove", "dev", "i-workers2", "--yes", "--now")
     assert (code, "Removed workers-2" in out) == (Exit.GOOD, True)
     assert "not drained: the controller does not answer" in told
 
