@@ -41,7 +41,7 @@ from operations.cluster import nodes as cluster_nodes
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from operations.cluster.validate import Validation
-from operations.dashboards.boards import rendered
+from operations.dashboards.panels import rendered
 from operations.dashboards.shipped import of_stack
 from operations.deployment.status import status
 from operations.project.loading import Project, load_project

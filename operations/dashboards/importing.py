@@ -85,7 +85,7 @@ def _write(target: Target, grafana: Grafana, source: dict[str, Any] | None, exis
             raise bad_input(
                 f"Grafana has no data source with the uid {existing}", "its page in Grafana has it in its URL"
             )
-    from .boards import rendered  # Grafana's SDK: no other verb waits half a second for it
+    from .panels import rendered  # Grafana's SDK: no other verb waits half a second for it
 
     grafana.ensure_folder(FOLDER_UID, FOLDER_TITLE)
     pages = []
@@ -97,7 +97,7 @@ def _write(target: Target, grafana: Grafana, source: dict[str, Any] | None, exis
 
 def write_dashboards(target: Target, folder: Path) -> list[Page]:
     """Write the JSON of a stack's dashboards into a folder. Raises Failure where it cannot be written."""
-    from .boards import rendered
+    from .panels import rendered
 
     pages = []
     for one in of_stack(target.config.settings):

@@ -1,191 +1,124 @@
-"""Panels and dashboards in this project's style, on Grafana's own SDK.
+"""Dashboards in this project's style: each file of ``boards/`` is drawn by Grafana's own SDK.
 
-A query's labels are those of docs/metrics.md: ``cluster``, ``group``, ``node``, then what tells devices apart.
+A file has ``rows`` of panels, and ``macros``: words in capitals that stand for a part of an expression. A panel's first
+key is its kind, with its title. A query's labels are those of docs/metrics.md: ``cluster``, ``group``, ``node``, then
+what tells devices apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from grafana_foundation_sdk.builders import bargauge, common, dashboard, prometheus, stat, statetimeline, table, text
 from grafana_foundation_sdk.builders import timeseries as graphs
-from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+from components.common.documents import load
+
+from . import prices
 from .shipped import TAG, Shipped
 
+BOARDS = Path(__file__).parent / "boards"
 COLUMNS = 24
-CLUSTER = 'cluster="$cluster"'
-GROUP = f'{CLUSTER}, group=~"$group"'
-NODE = f'{GROUP}, node=~"$node"'
-GPU = f'{NODE}, gpu=~"$gpu"'
-# How busy each node's accelerators are. neuron-monitor has no figure of a node without a runtime: that is 0, but only
-# where it does report its devices.
-NODE_BUSY = (
-    f"(avg by (cluster, group, node) (hyperpod:accelerator_busy_ratio{{{NODE}}}) or "
-    f"hyperpod:accelerators{{{NODE}}} * 0 and on (cluster, node) hardware_ecc_events_total{{{NODE}}})"
-)
-# Grafana's own choice for rates: at least four samples, and never less than a pixel.
-RATE = "$__rate_interval"
+# What every board's expressions can name. neuron-monitor has no figure of a node without a runtime: NODE_BUSY, how busy
+# each node's accelerators are, is 0 there, but only where it does report its devices.
+_MACROS = {
+    "CLUSTER": 'cluster="$cluster"',
+    "GROUP": 'CLUSTER, group=~"$group"',
+    "NODE": 'GROUP, node=~"$node"',
+    "GPU": 'NODE, gpu=~"$gpu"',
+    "NODE_BUSY": (
+        "(avg by (cluster, group, node) (hyperpod:accelerator_busy_ratio{NODE}) or "
+        "hyperpod:accelerators{NODE} * 0 and on (cluster, node) hardware_ecc_events_total{NODE})"
+    ),
+}
 # What every node has, and no pod.
 _PRESENT = "hyperpod_node_info"
 _SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
-
-# A value, and the colour from there on. The first has no value.
-Steps: TypeAlias = tuple[tuple[float | None, str], ...]
-GOOD: Steps = ((None, "green"),)
-ANY_IS_BAD: Steps = ((None, "green"), (1, "red"))
-
-
-def warn(at: float, bad: float) -> Steps:
-    """Green, orange from one value on, red from another."""
-    return ((None, "green"), (at, "orange"), (bad, "red"))
-
-
-def low(bad: float, good: float) -> Steps:
-    """Red, orange from one value on, green from another."""
-    return ((None, "red"), (bad, "orange"), (good, "green"))
-
-
-@dataclass(frozen=True)
-class Query:
-    """PromQL, and how Grafana names a series of its result: ``{{node}}``."""
-
-    expr: str
-    legend: str = "{{node}}"
+_Number: TypeAlias = int | float
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """What all panels have. ``unit`` is Grafana's id of it; ``empty`` is shown where no series is good news."""
+class Panel:
+    """A panel of a file. One of the first seven fields is its title, or its text, and says its kind.
 
+    ``graph`` has lines over time, ``stack`` stacked areas, ``states`` for each value of ``colours`` a bar over time in
+    its text and colour. ``number``, ``bars`` and ``table`` have the latest values, the table's in ``column``.
+    ``unit`` is Grafana's id of it; ``empty`` is shown where no series is good news. A figure is orange from the first
+    value of ``warn`` on and red from the second; with ``low`` it is green from the second on; with ``red`` red from it.
+    """
+
+    graph: str = ""
+    stack: str = ""
+    number: str = ""
+    bars: str = ""
+    table: str = ""
+    states: str = ""
+    text: str = ""
+    expr: str = ""
+    legend: str = "{{node}}"
+    series: Mapping[str, str] = field(default_factory=dict)
+    column: str = ""
+    colours: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     unit: str = "short"
     width: int = 12
-    height: int = 8
-    steps: Steps = ()
-    note: str = ""
-    empty: str = ""
-    top: float | None = None
+    height: int = 0
+    warn: tuple[_Number, _Number] | None = None
+    low: tuple[_Number, _Number] | None = None
+    red: _Number | None = None
+    top: _Number | None = None
     decimals: int | None = None
+    empty: str = ""
+    note: str = ""
+
+    @property
+    def steps(self) -> list[tuple[_Number | None, str]]:
+        """A value, and the colour from there on. The first has no value."""
+        if self.low:
+            return [(None, "red"), (self.low[0], "orange"), (self.low[1], "green")]
+        bad = [(self.warn[0], "orange"), (self.warn[1], "red")] if self.warn else []
+        return [(None, "green"), *bad, *([] if self.red is None else [(self.red, "red")])]
 
 
-def figure(
-    width: int, *, unit: str = "short", steps: Steps = (), empty: str = "", top: float | None = None, decimals: int = 0
-) -> Look:
-    """The look of a small panel for one number. Shares and dollars keep Grafana's own decimals."""
-    places = decimals if unit == "short" else None
-    return Look(unit=unit, width=width, height=4, steps=steps, empty=empty, top=top, decimals=places)
+def rendered(shipped: Shipped) -> dict[str, Any]:
+    """A dashboard's JSON, as Grafana imports it."""
+    return dict(json.loads(json.dumps(_board(shipped), cls=JSONEncoder, sort_keys=True)))
 
 
-class _Fields(Protocol):
-    """The methods that the panels of different kinds share."""
-
-    def title(self, title: str, /) -> object: ...
-    def description(self, description: str, /) -> object: ...
-    def span(self, w: int, /) -> object: ...
-    def height(self, h: int, /) -> object: ...
-    def datasource(self, datasource: models.DataSourceRef, /) -> object: ...
-    def unit(self, unit: str, /) -> object: ...
-    def decimals(self, decimals: float, /) -> object: ...
-    def max(self, max_val: float, /) -> object: ...
-    def no_value(self, no_value: str, /) -> object: ...
-    def thresholds(self, thresholds: Builder[models.ThresholdsConfig], /) -> object: ...
-
-
-def graph(title: str, *queries: Query, look: Look, stacked: bool = False) -> graphs.Panel:
-    """Lines over time, from zero, with a table of their last and highest values below, the highest first."""
-    legend = common.VizLegendOptions().display_mode(common_models.LegendDisplayMode.TABLE).show_legend(True)
-    legend = legend.placement(common_models.LegendPlacement.BOTTOM).calcs(["lastNotNull", "max"])
-    legend = legend.sort_by("Last *").sort_desc(True)  # The title of the column of lastNotNull.
-    mode = common_models.TooltipDisplayMode.MULTI
-    panel = graphs.Panel().legend(legend).tooltip(common.VizTooltipOptions().mode(mode)).min(0).line_width(1)
-    panel = panel.show_points(common_models.VisibilityMode.NEVER).fill_opacity(40 if stacked else 5)
-    if stacked:
-        panel.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("A"))
-    if look.steps:
-        dashed = common_models.GraphThresholdsStyleMode.DASHED
-        panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(dashed))
-    _look(panel, title, look)
-    for ref, query in _named(queries):
-        panel.with_target(_query(query, ref))
-    return panel
-
-
-def number(title: str, expr: str, *, look: Look) -> stat.Panel:
-    """One figure: the latest."""
-    panel = stat.Panel().graph_mode(common_models.BigValueGraphMode.AREA)
-    panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
-    _look(panel, title, look)
-    return panel.with_target(_query(Query(expr, ""), "A"))
-
-
-def bars(title: str, query: Query, *, look: Look) -> bargauge.Panel:
-    """A bar for each series of the latest result."""
-    panel = bargauge.Panel().orientation(common_models.VizOrientation.HORIZONTAL).min(0)
-    panel.display_mode(common_models.BarGaugeDisplayMode.BASIC)
-    panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
-    _look(panel, title, look)
-    return panel.with_target(_query(query, "A").instant())
-
-
-def rows(title: str, expr: str, value: str, *, look: Look) -> table.Panel:
-    """A table with a row for each series of the latest result: its labels, and its value in a column of that name."""
-    panel = table.Panel().filterable(True)
-    _look(panel, title, look)
-    options = {"excludeByName": {"Time": True, "__name__": True}, "renameByName": {"Value": value}}
-    panel.with_transformation(models.DataTransformerConfig(id_val="organize", options=options))
-    return panel.with_target(_query(Query(expr, ""), "A").instant().format(PromQueryFormat.TABLE))
-
-
-def states(title: str, query: Query, names: dict[str, tuple[str, str]], *, look: Look) -> statetimeline.Panel:
-    """A coloured bar over time for each series; ``names`` has the text and colour of each value."""
-    panel = statetimeline.Panel().show_value(common_models.VisibilityMode.NEVER).row_height(0.8)
-    _look(panel, title, look)
-    results = {
-        value: models.ValueMappingResult(text=said, color=colour, index=index)
-        for index, (value, (said, colour)) in enumerate(names.items())
-    }
-    panel.mappings([models.ValueMap(options=results)])
-    return panel.with_target(_query(query, "A"))
-
-
-def words(content: str, *, title: str = "About this page", width: int = COLUMNS, height: int = 4) -> text.Panel:
-    """Markdown: above all what the page cannot show, and where."""
-    return text.Panel().title(title).content(content).span(width).height(height)
-
-
-AnyPanel: TypeAlias = Builder[models.Panel]
-
-
-def board(
-    shipped: Shipped, rows: Iterable[tuple[str, tuple[AnyPanel, ...]]], *, gpu: bool = False, price: str = ""
-) -> models.Dashboard:
-    """A dashboard: named rows of panels, and variables for the data source, cluster, group and node.
-
-    ``gpu`` adds the variable for GPUs. ``price`` is an expression that panels write as ``${price:raw}``.
-    """
+def _board(shipped: Shipped) -> models.Dashboard:
+    """Named rows of panels, and variables for the data source, cluster, group, node and what else the panels name."""
+    content = (BOARDS / f"{shipped.name}.yaml").read_text()
+    document = load(content)
+    macros = _MACROS | document.get("macros", {})
     made = dashboard.Dashboard(shipped.title).uid(shipped.uid).tags([TAG]).timezone("browser").editable()
     made.description(shipped.about).time("now-6h", "now").refresh("1m").tooltip(models.DashboardCursorSync.CROSSHAIR)
     made.with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
     made.with_variable(_variable("cluster", "Cluster", f"label_values({_PRESENT}, cluster)", everything=False))
-    made.with_variable(_variable("group", "Group", f"label_values({_PRESENT}{{{CLUSTER}}}, group)"))
-    made.with_variable(_variable("node", "Node", f"label_values({_PRESENT}{{{GROUP}}}, node)"))
-    if gpu:
-        made.with_variable(_variable("gpu", "GPU", f"label_values(DCGM_FI_DEV_GPU_UTIL{{{NODE}}}, gpu)"))
-    if price:
-        made.with_variable(dashboard.ConstantVariable("price").value(price))
+    made.with_variable(_variable("group", "Group", f"label_values({_PRESENT}{{CLUSTER}}, group)"))
+    made.with_variable(_variable("node", "Node", f"label_values({_PRESENT}{{GROUP}}, node)"))
+    if "{GPU" in content:
+        made.with_variable(_variable("gpu", "GPU", "label_values(DCGM_FI_DEV_GPU_UTIL{NODE}, gpu)"))
+    if "${price" in content:
+        made.with_variable(dashboard.ConstantVariable("price").value(prices.price()))
     link = dashboard.DashboardLink("HyperPod").type(models.DashboardLinkType.DASHBOARDS).tags([TAG]).as_dropdown(True)
     made.link(link.keep_time(True).include_vars(True))
-    for title, panels in rows:
+    for title, panels in document["rows"].items():
         made.with_row(dashboard.Row(title))
         for panel in panels:
-            made.with_panel(panel)
-    built = made.build()
-    # Links to a panel name its number. The SDK leaves panels without one, and gives 0 to all rows.
+            made.with_panel(_panel(Panel(**panel), macros))
+    return _numbered(made.build())
+
+
+def _numbered(built: models.Dashboard) -> models.Dashboard:
+    """The dashboard with a number for each panel: links name it. The SDK leaves panels without, and rows with 0."""
     for number, one in enumerate(built.panels or (), 1):
         one.id_val = number
     for variable in built.templating.list_val or ():
@@ -195,7 +128,8 @@ def board(
 
 
 def _variable(name: str, label: str, query: str, *, everything: bool = True) -> dashboard.QueryVariable:
-    made = dashboard.QueryVariable(name).label(label).query({"query": query, "refId": name}).datasource(_SOURCE)
+    made = dashboard.QueryVariable(name).label(label).datasource(_SOURCE)
+    made.query({"query": _expanded(query, _MACROS), "refId": name})
     made.refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(models.VariableSort.NATURAL_ASC)
     if everything:
         # Series without the label match as well: on EKS those of pods have no group.
@@ -204,28 +138,76 @@ def _variable(name: str, label: str, query: str, *, everything: bool = True) -> 
     return made
 
 
-def _query(query: Query, ref: str) -> prometheus.Dataquery:
-    return prometheus.Dataquery().expr(query.expr).legend_format(query.legend).ref_id(ref).datasource(_SOURCE)
+def _expanded(expr: str, macros: Mapping[str, str]) -> str:
+    """The expression without macros, which may name each other."""
+    names = re.compile(rf"\b(?:{'|'.join(macros)})\b")
+    while names.search(expr):
+        expr = names.sub(lambda found: macros[found[0]], expr)
+    return expr
 
 
-def _named(queries: Iterable[Query]) -> Iterable[tuple[str, Query]]:
-    return zip("ABCDEFGH", queries, strict=False)
+def _panel(one: Panel, macros: Mapping[str, str]) -> Any:
+    if one.text:
+        made = text.Panel().title("About this page").content(prices.told(one.text))
+        return made.span(COLUMNS).height(one.height or 4)
+    made = _kind(one)
+    made.title(one.graph or one.stack or one.number or one.bars or one.table or one.states)
+    made.datasource(_SOURCE).span(one.width).height(one.height or (4 if one.number else 8)).unit(one.unit)
+    if one.note:
+        made.description(one.note)
+    if one.empty:
+        made.no_value(one.empty)
+    if one.top is not None:
+        made.max(one.top)
+    # A count has no decimals. Shares and dollars keep Grafana's own.
+    decimals = 0 if one.number and one.unit == "short" else one.decimals
+    if decimals is not None:
+        made.decimals(decimals)
+    steps = [models.Threshold(value=value, color=colour) for value, colour in one.steps]
+    made.thresholds(dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps))
+    series = one.series or {"" if one.number or one.table else one.legend: one.expr}
+    for ref, (legend, expr) in zip("ABCDEFGH", series.items(), strict=False):
+        query = prometheus.Dataquery().expr(_expanded(expr, macros)).legend_format(legend).ref_id(ref)
+        query.datasource(_SOURCE)
+        if one.bars or one.table:
+            query.instant()
+        made.with_target(query.format(PromQueryFormat.TABLE) if one.table else query)
+    return made
 
 
-def _look(panel: _Fields, title: str, look: Look) -> None:
-    panel.title(title)
-    panel.datasource(_SOURCE)
-    panel.span(look.width)
-    panel.height(look.height)
-    panel.unit(look.unit)
-    if look.note:
-        panel.description(look.note)
-    if look.empty:
-        panel.no_value(look.empty)
-    if look.top is not None:
-        panel.max(look.top)
-    if look.decimals is not None:
-        panel.decimals(look.decimals)
-    steps = [models.Threshold(value=value, color=colour) for value, colour in look.steps or GOOD]
-    absolute = models.ThresholdsMode.ABSOLUTE
-    panel.thresholds(dashboard.ThresholdsConfig().mode(absolute).steps(steps))
+def _kind(one: Panel) -> Any:
+    """The SDK's panel, with what only its kind has."""
+    latest = common.ReduceDataOptions().calcs(["lastNotNull"])
+    if one.number:
+        return stat.Panel().graph_mode(common_models.BigValueGraphMode.AREA).reduce_options(latest)
+    if one.bars:
+        made = bargauge.Panel().orientation(common_models.VizOrientation.HORIZONTAL).min(0).reduce_options(latest)
+        return made.display_mode(common_models.BarGaugeDisplayMode.BASIC)
+    if one.table:
+        options = {"excludeByName": {"Time": True, "__name__": True}, "renameByName": {"Value": one.column}}
+        organize = models.DataTransformerConfig(id_val="organize", options=options)
+        return table.Panel().filterable(True).with_transformation(organize)
+    if one.states:
+        results = {
+            value: models.ValueMappingResult(text=said, color=colour, index=index)
+            for index, (value, (said, colour)) in enumerate(one.colours.items())
+        }
+        made_states = statetimeline.Panel().show_value(common_models.VisibilityMode.NEVER).row_height(0.8)
+        return made_states.mappings([models.ValueMap(options=results)])
+    return _graph(one)
+
+
+def _graph(one: Panel) -> graphs.Panel:
+    """Lines over time, from zero, with a table of their last and highest values below, the highest first."""
+    legend = common.VizLegendOptions().display_mode(common_models.LegendDisplayMode.TABLE).show_legend(True)
+    legend = legend.placement(common_models.LegendPlacement.BOTTOM).calcs(["lastNotNull", "max"])
+    legend = legend.sort_by("Last *").sort_desc(True)  # The title of the column of lastNotNull.
+    mode = common_models.TooltipDisplayMode.MULTI
+    panel = graphs.Panel().legend(legend).tooltip(common.VizTooltipOptions().mode(mode)).min(0).line_width(1)
+    panel = panel.show_points(common_models.VisibilityMode.NEVER).fill_opacity(40 if one.stack else 5)
+    if one.stack:
+        panel.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("A"))
+    if len(one.steps) > 1:
+        dashed = common_models.GraphThresholdsStyleMode.DASHED
+        panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(dashed))
+    return panel

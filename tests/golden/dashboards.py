@@ -6,7 +6,7 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
-from operations.dashboards.boards import rendered
+from operations.dashboards.panels import rendered
 from operations.dashboards.shipped import SHIPPED
 
 DIGESTS = Path(__file__).with_suffix(".yaml")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import promql_parser as promql
 import pytest
 
-from operations.dashboards.boards import rendered
+from operations.dashboards.panels import rendered
 from operations.dashboards.shipped import SHIPPED
 from tests.metrics.names import FOLDER, named, published, rows, selectors
 from tests.metrics.test_programs import ask, free_port, running

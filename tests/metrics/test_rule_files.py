@@ -15,7 +15,7 @@ import pytest
 
 from components.alerts import eks_labels, rule_groups
 from components.common.documents import load
-from operations.dashboards.boards import rendered
+from operations.dashboards.panels import rendered
 from operations.dashboards.shipped import SHIPPED
 from tests.metrics import cases
 from tests.metrics.names import FOLDER, matchers, named, namespace, problems, published, rows, selectors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operations.dashboards.boards import rendered
+from operations.dashboards.panels import rendered
 from operations.dashboards.shipped import BY_NAME
 from tests.metrics import cases
 from tests.metrics.fleet import BEGIN, CLUSTER, Fleet, Timeline

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from PIL import Image
 
-from operations.dashboards.boards import rendered
+from operations.dashboards.panels import rendered
 from operations.dashboards.shipped import BY_NAME, SHIPPED, Shipped
 from tests.operations.dashboards.fleet import END, Fleet
 from tests.operations.dashboards.prometheus import Prometheus, Target, names, serving, targets

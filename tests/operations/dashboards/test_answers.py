@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from operations.dashboards.boards import rendered
+from operations.dashboards.panels import rendered
 from operations.dashboards.shipped import BY_NAME, SHIPPED, Shipped
 from tests.operations.dashboards.fleet import Fleet
 from tests.operations.dashboards.prometheus import Prometheus, Target, names, serving, targets

@@ -1,4 +1,4 @@
-"""The dashboards: their JSON is what the Python writes, each fits its stacks, and every panel can be read."""
+"""The dashboards: their JSON is what the files describe, each fits its stacks, and every panel can be read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from hyperpod_node.metrics import slurm
 from hyperpod_node.metrics.slurm import parse_diag
 
 from components.common.documents import load
-from operations.dashboards.boards import BOARDS, rendered
-from operations.dashboards.boards.cost import price
-from operations.dashboards.panels import COLUMNS
+from operations.dashboards.panels import BOARDS, COLUMNS, rendered
+from operations.dashboards.prices import price
 from operations.dashboards.shipped import BY_NAME, SHIPPED, Shipped, of_stack
 from operations.target import load as chosen
 from tests.golden.dashboards import DIGESTS, digests
@@ -27,12 +26,12 @@ _VALUES = ("timeseries", "stat", "bargauge", "table", "state-timeline")
 
 
 def test_the_boards_give_what_the_golden_digests_say() -> None:
-    """A change of a panel shows in the Python. The digests show a change that nobody meant: Grafana's SDK, a price."""
+    """A change of a panel shows in its file. The digests show a change that nobody meant: Grafana's SDK, a price."""
     assert load(DIGESTS.read_text()) == digests(), "make golden"
 
 
 def test_every_dashboard_has_a_board() -> None:
-    assert list(BOARDS) == [one.name for one in SHIPPED]
+    assert {path.stem for path in BOARDS.glob("*.yaml")} == {one.name for one in SHIPPED}
 
 
 def test_uids_are_fixed_and_ids_are_grafanas() -> None:
