@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from components.common.documents import dump
-
 from .. import target
 from ..assumptions import Assumption, register
-from ..assumptions.plan import Plan, image_plan
 from ..assumptions.probing import Finding, Stack, worst
 from ..aws import SERVED
 from ..failures import bad_input, cannot_know
@@ -27,9 +24,6 @@ def assumptions_command(
     only: Annotated[
         list[str] | None, typer.Option("--id", metavar="ID", help="Only this assumption, in full. Repeatable.")
     ] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Print the experiments that need a cluster of their own, with their cost.")
-    ] = False,
     as_json: console.Json = False,
 ) -> None:
     """Check this project's assumptions on a live stack.
@@ -43,21 +37,11 @@ def assumptions_command(
 
     Exits with 1 if an assumption is refuted, with 3 if one stays unknown.
 
-    What a probe cannot settle needs nodes of its own. --plan prints those
-    experiments, for one small cluster and one hour: commands, the answers to
-    expect, and what to change for each.
-
     \b
       hyperpod assumptions
-      hyperpod assumptions --plan
       hyperpod assumptions --id slurm-version
       hyperpod assumptions dev --json > dev.json
     """
-    if plan:
-        if stack or only:
-            raise bad_input("--plan takes no stack and no --id", "hyperpod assumptions --plan")
-        _plan(image_plan(), as_json=as_json)
-        return
     rows = _chosen(only or [])
     if not stack:
         _list(rows, in_full=bool(only), as_json=as_json)
@@ -110,33 +94,6 @@ def _row(row: Assumption) -> None:
         ("change then", row.change),
     ):
         console.prose(f"  {name}: {' '.join(text.split())}")
-
-
-def _plan(plan: Plan, *, as_json: bool) -> None:
-    if as_json:
-        console.emit({**plan.model_dump(mode="json"), "usd": round(plan.usd, 2)})
-        return
-    hours = f"{plan.hours:g} hour{'' if plan.hours == 1 else 's'}"
-    console.say(f"{plan.title}: {len(plan.experiments)} experiments, {hours}, about {plan.usd:.2f} USD", "bold")
-    texts = {"Pulumi.trial.yaml": dump({"config": dict(plan.stack)}), **plan.files}
-    for name, text in texts.items():
-        console.say(f"\n{name}", "bold")
-        _lines(text.splitlines())
-    console.say("\nBefore", "bold")
-    _lines(plan.before)
-    for number, one in enumerate(plan.experiments, 1):
-        console.say(f"\n{number}. {one.question}", "bold")
-        _lines(one.commands)
-        for outcome in one.outcomes:
-            console.prose(f"  If: {outcome.answer}")
-            console.prose(f"    then: {outcome.then}")
-    console.say("\nAfter", "bold")
-    _lines(plan.after)
-
-
-def _lines(lines: Iterable[str]) -> None:
-    for line in lines:
-        console.say(f"    {line}")
 
 
 def _show(findings: Sequence[Finding]) -> None:

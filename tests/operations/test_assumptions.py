@@ -15,7 +15,6 @@ import jmespath
 import pytest
 
 from operations.assumptions import Assumption, Probe, register
-from operations.assumptions.plan import Experiment, image_plan
 from operations.assumptions.probing import VALUES, Stack, picked, printed, worst
 from operations.aws import SERVED, Aws
 from operations.cluster import nodes, sessions
@@ -29,7 +28,6 @@ from tests.operations.aws import (
     run,
     run_json,
     stack,
-    verb_of,
     with_nodes,
 )
 from tests.rows import each
@@ -243,49 +241,3 @@ def _named(path: Path) -> list[str]:
         for match in re.findall(r"assumptions?\s+((?:`[a-z0-9-]+`(?:,|\s|and)*)+)", path.read_text())
         for one in re.findall(r"`([a-z0-9-]+)`", match)
     ]
-
-
-PLAN = image_plan()
-
-
-def test_the_plan_has_the_eight_experiments_with_a_group_each_that_is_made_before(tmp_path: Path) -> None:
-    assert len(PLAN.experiments) == 8
-    made = set(re.findall(r"group (\w+) On", " ".join(PLAN.before)))
-    assert {one.group for one in PLAN.experiments} == made
-    script = tmp_path / "plan.sh"
-    commands = [*PLAN.before, *(line for one in PLAN.experiments for line in one.commands), *PLAN.after]
-    script.write_text("#!/bin/bash\n" + "\n".join(commands) + "\n")
-    for name, text in PLAN.files.items():
-        (tmp_path / name).write_text(text)
-    checked = [script, *(tmp_path / name for name in PLAN.files)]
-    told = subprocess.run(
-        # JMESPath quotes literals with backquotes, in single quotes.
-        [Path(sys.executable).parent / "shellcheck", "--exclude=SC2016", *checked],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert told.returncode == 0, told.stdout
-
-
-@each({one.id: one for one in PLAN.experiments})
-def test_an_experiment_says_what_each_answer_changes(one: Experiment) -> None:
-    assert one.question.endswith("?")
-    assert len(one.outcomes) >= 2
-    assert all(len(text) > 10 for outcome in one.outcomes for text in (outcome.answer, outcome.then))
-    verbs = [verb_of(words.split()[1:]) for words in one.commands if words.startswith("hyperpod")]
-    assert all(not verb.hidden and rest[0] == "trial" for verb, rest in verbs)
-
-
-def test_the_plan_is_printed_with_its_cost_and_takes_no_stack(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "assumptions", "--plan")
-    assert code == Exit.GOOD
-    assert out.startswith(f"{PLAN.title}: 8 experiments, 1 hour, about {PLAN.usd:.2f} USD")
-    # A controller and a worker, a node for each of five groups, the file system, and the way out of the VPC.
-    assert 7 * 0.115 < PLAN.usd < 2
-    assert all(outcome.then in out for one in PLAN.experiments for outcome in one.outcomes)
-    code, listed = run_json(capsys, "assumptions", "--plan")
-    assert [one["id"] for one in listed["experiments"]] == [one.id for one in PLAN.experiments]
-    code, _, err = run(capsys, "assumptions", "dev", "--plan")
-    assert code == Exit.BAD_INPUT
-    assert "takes no stack" in err
