@@ -82,7 +82,7 @@ def submission(
         processes = workers.type.neuron_cores
     plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=choices.arguments)
     try:
-        words = batch.words(plan)
+        words = job.on_slurm(plan)
     except ValueError as error:
         problems.append(f"--arguments {choices.arguments!r}: {error}")
     if problems:

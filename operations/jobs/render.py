@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
-
-import jinja2
 
 from components.common.documents import load_all
 from components.config import Config, InstanceGroup
@@ -21,7 +17,7 @@ from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM
 from components.kubernetes.teams.queues import LOCAL_QUEUE, PRIORITY_LABEL, QUEUE_LABEL
 
 from .choices import DEFAULTS, Choices
-from .specs import IMAGE_ARCHITECTURE, NAME_LABEL, SCRATCH, TOKEN_KEY, TOKEN_SECRET, Job, Plan
+from .specs import IMAGE_ARCHITECTURE, NAME_LABEL, SCRATCH, TOKEN_KEY, TOKEN_SECRET, Job, Plan, templates
 from .specs import JOBS as SPECS
 
 ROOT = Path(__file__).parents[2]
@@ -134,13 +130,13 @@ def render(
     told = bool(job.scripts) and settings.observability.scraper != "none"
     system_files = dict(_SYSTEM_FILES if job.template == "mpi" else {"passwd": _SYSTEM_FILES["passwd"]})
     text = (
-        _environment()
+        templates()
         .get_template(f"{job.template}.yaml.j2")
         .render(
             name=name,
             nodes=nodes,
             image=image,
-            command=job.command(plan),
+            command=job.on_eks(plan),
             node=_node(workers, processes, devices, efa, governed=settings.charts.queues == "task-governance"),
             labels={NAME_LABEL: name, **({GROUP_LABEL: workers.name} if told else {})},
             reports=PORT_NAME if told else "",
@@ -335,16 +331,3 @@ def _token() -> list[dict[str, Any]]:
     """The Hugging Face token, from a Secret and into the environment alone. Without one, gated models stay shut."""
     source = {"secretKeyRef": {"name": TOKEN_SECRET, "key": TOKEN_KEY, "optional": True}}
     return [{"name": "HF_TOKEN", "valueFrom": source}, {"name": "HF_HOME", "value": "/fsx/checkpoints/huggingface"}]
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    """Objects and lists come out as JSON; an unknown name is an error."""
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(ROOT / "jobs" / "eks"),
-        undefined=jinja2.StrictUndefined,
-        finalize=lambda value: json.dumps(value) if isinstance(value, (dict, list)) else value,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
