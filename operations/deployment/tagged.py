@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
 import jmespath
 from botocore.exceptions import BotoCoreError, ClientError
 
+from components.catalogue.rows import table
 from components.common.names import CLUSTER_ID_TAG
 
 from ..failures import cannot_know, is_missing, reason
@@ -24,99 +27,33 @@ class Tagged:
     command: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """How to look a resource up in its own service: ``there`` (JMESPath) matches the response while it exists."""
+    """A type of ARNs (Service Authorization Reference), and how to look a resource up in its own service.
 
+    ``argument`` takes what ``given`` says. ``there`` (JMESPath) matches the response while it exists.
+    """
+
+    type: str
     name: str
     service: str
     operation: str
-    arguments: Callable[[str, str], dict[str, Any]]  # of the ARN and the id in it
+    argument: str
+    given: Literal["id", "ids", "arn", "arns"]
     there: str
     command: str
 
+    def arguments(self, arn: str, name: str) -> dict[str, Any]:
+        """The operation's, for a resource."""
+        one = arn if self.given.startswith("arn") else name
+        return {self.argument: [one] if self.given.endswith("s") else one}
 
-# By service and resource type, as in ARNs (Service Authorization Reference, resource types).
-_KINDS = {
-    "aps:workspace": _Kind(
-        "Prometheus workspace", "amp", "describe_workspace", lambda arn, one: {"workspaceId": one},
-        "workspace.status.statusCode != 'DELETING'", "aws amp delete-workspace --workspace-id {id}",
-    ),
-    "aps:scraper": _Kind(
-        "Prometheus collector", "amp", "describe_scraper", lambda arn, one: {"scraperId": one},
-        "scraper.status.statusCode != 'DELETING'", "aws amp delete-scraper --scraper-id {id}",
-    ),
-    "grafana:workspaces": _Kind(
-        "Grafana workspace", "grafana", "describe_workspace", lambda arn, one: {"workspaceId": one},
-        "workspace.status != 'DELETING'", "aws grafana delete-workspace --workspace-id {id}",
-    ),
-    "kms:key": _Kind(
-        "KMS key", "kms", "describe_key", lambda arn, one: {"KeyId": one},
-        "KeyMetadata.KeyState != 'PendingDeletion'",
-        "aws kms schedule-key-deletion --key-id {id}",
-    ),
-    "ecr:repository": _Kind(
-        "ECR repository", "ecr", "describe_repositories", lambda arn, one: {"repositoryNames": [one]},
-        "repositories", "aws ecr delete-repository --force --repository-name {id}",
-    ),
-    "events:rule": _Kind(
-        "EventBridge rule", "events", "describe_rule", lambda arn, one: {"Name": one},
-        "Name", "aws events delete-rule --name {id}    # after its targets: aws events remove-targets",
-    ),
-    "sns:topic": _Kind(
-        "SNS topic", "sns", "get_topic_attributes", lambda arn, one: {"TopicArn": arn},
-        "Attributes", "aws sns delete-topic --topic-arn {arn}",
-    ),
-    "cloudwatch:alarm": _Kind(
-        "CloudWatch alarm", "cloudwatch", "describe_alarms", lambda arn, one: {"AlarmNames": [one]},
-        "MetricAlarms", "aws cloudwatch delete-alarms --alarm-names {id}",
-    ),
-    "ssm:parameter": _Kind(
-        "SSM parameter", "ssm", "get_parameter", lambda arn, one: {"Name": one},
-        "Parameter", "aws ssm delete-parameter --name {id}",
-    ),
-    "rds:db": _Kind(
-        "database", "rds", "describe_db_instances", lambda arn, one: {"DBInstanceIdentifier": one},
-        "DBInstances[?DBInstanceStatus != 'deleting']",
-        "aws rds delete-db-instance --skip-final-snapshot --db-instance-identifier {id}    # and its data",
-    ),
-    "rds:subgrp": _Kind(
-        "DB subnet group", "rds", "describe_db_subnet_groups", lambda arn, one: {"DBSubnetGroupName": one},
-        "DBSubnetGroups", "aws rds delete-db-subnet-group --db-subnet-group-name {id}",
-    ),
-    "rds:pg": _Kind(
-        "DB parameter group", "rds", "describe_db_parameter_groups", lambda arn, one: {"DBParameterGroupName": one},
-        "DBParameterGroups", "aws rds delete-db-parameter-group --db-parameter-group-name {id}",
-    ),
-    "ec2:volume": _Kind(
-        "EBS volume", "ec2", "describe_volumes", lambda arn, one: {"VolumeIds": [one]},
-        "Volumes[?State != 'deleting']", "aws ec2 delete-volume --volume-id {id}    # and its data",
-    ),
-    "ec2:snapshot": _Kind(
-        "EBS snapshot", "ec2", "describe_snapshots", lambda arn, one: {"SnapshotIds": [one]},
-        "Snapshots", "aws ec2 delete-snapshot --snapshot-id {id}    # and its data",
-    ),
-    "ec2:security-group": _Kind(
-        "security group", "ec2", "describe_security_groups", lambda arn, one: {"GroupIds": [one]},
-        "SecurityGroups", "aws ec2 delete-security-group --group-id {id}",
-    ),
-    "fsx:backup": _Kind(
-        "FSx backup", "fsx", "describe_backups", lambda arn, one: {"BackupIds": [one]},
-        "Backups[?Lifecycle != 'DELETED']", "aws fsx delete-backup --backup-id {id}    # and its data",
-    ),
-    "elasticloadbalancing:loadbalancer": _Kind(
-        "load balancer", "elbv2", "describe_load_balancers", lambda arn, one: {"LoadBalancerArns": [arn]},
-        "LoadBalancers", "aws elbv2 delete-load-balancer --load-balancer-arn {arn}",
-    ),
-    "elasticloadbalancing:loadbalancer classic": _Kind(
-        "load balancer", "elb", "describe_load_balancers", lambda arn, one: {"LoadBalancerNames": [one]},
-        "LoadBalancerDescriptions", "aws elb delete-load-balancer --load-balancer-name {id}",
-    ),
-    "elasticloadbalancing:targetgroup": _Kind(
-        "target group", "elbv2", "describe_target_groups", lambda arn, one: {"TargetGroupArns": [arn]},
-        "TargetGroups", "aws elbv2 delete-target-group --target-group-arn {arn}",
-    ),
-}  # fmt: skip
+
+@cache
+def _kinds() -> Mapping[str, _Kind]:
+    return table(Path(__file__).with_suffix(".csv"), _Kind, "type")
+
+
 # What leftovers.py searches itself, or what is deleted with something else.
 _ELSEWHERE = frozenset(
     {
@@ -155,7 +92,7 @@ def present(target: Target) -> Iterator[Tagged]:
     unsure = []
     for arn in found:
         key, name = _parts(arn)
-        kind = _KINDS.get(key)
+        kind = _kinds().get(key)
         if kind is None:
             if key not in _ELSEWHERE and key.split(":")[0] not in _ELSEWHERE:
                 unsure.append(arn)

@@ -49,7 +49,7 @@ def test_what_carries_tags_is_known_by_its_arn(kind: str) -> None:
     """Or a tagged one that destroy has left is reported as unknown, whatever it is."""
     arn = ROWS[kind]["arn"]
     assert any(inputs.get("tags") or inputs.get("tagsAll") for inputs in resources()[kind]) == (arn != "-")
-    known = {*tagged._KINDS, *tagged._ELSEWHERE}
+    known = {*tagged._kinds(), *tagged._ELSEWHERE}
     assert arn == "-" or arn in known or arn.split(":")[0] in known
 
 
@@ -57,7 +57,7 @@ def test_what_carries_tags_is_known_by_its_arn(kind: str) -> None:
 def test_leftovers_are_found_or_deleted_with_something_that_is_found(kind: str) -> None:
     source = Path(leftovers.__file__).read_text()
     looked_for = {*re.findall(r'kind="([^"]+)"', source), leftovers._FILE_SYSTEM}
-    looked_for |= {row[0] for row in leftovers._TAGGED} | {one.name for one in tagged._KINDS.values()}
+    looked_for |= {row[0] for row in leftovers._TAGGED} | {one.name for one in tagged._kinds().values()}
     there = ROWS[kind]["leftover"]
     if there.startswith("with "):
         there = ROWS[there.removeprefix("with ")]["leftover"]
