@@ -42,7 +42,7 @@ test-nodes: $(VENV)/.tests
 
 ## Tests that need the programs of `make kubernetes-tools`: EKS stacks, jobs, permissions, removal on a real Kubernetes API; two at a time, each process in a network of its own
 test-kubernetes: $(VENV)/.tests
-	$(BIN)/python -m rehearsal.kubernetes.binaries --wait
+	-flock $${XDG_CACHE_HOME:-$$HOME/.cache}/hyperpod-tools/.lock echo 'No other run is building the programs.'
 	$(BIN)/python -m pytest -m kubernetes --dist loadgroup \
 		--tx '2*popen//python=$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python'
 
@@ -93,9 +93,12 @@ docs-reference: $(VENV)/.tests
 pictures: $(VENV)/.tests
 	$(BIN)/python -m tools.pages.pictures
 
-## Renew the terminal recording of the README with asciinema and svg-term (tools/pages/recording.py has their versions)
+## Renew the terminal recording of the README; needs asciinema 2.4 (pip) and svg-term-cli 2.1 (npm) on PATH
 recording: $(VENV)/.tests
-	PATH=$(BIN):$$PATH $(BIN)/python -m tools.pages.recording
+	PATH=$(abspath $(BIN)):$$PATH asciinema rec --quiet --overwrite --idle-time-limit 0.12 --cols 100 --rows 76 \
+		--command "hyperpod rehearse dev" $(BIN)/../rehearse.cast
+	tail -n 1 $(BIN)/../rehearse.cast | jq -c '[.[0] + 10, "o", ""]' >> $(BIN)/../rehearse.cast  # the end stays
+	svg-term --in $(BIN)/../rehearse.cast --out docs/pictures/rehearse.svg --window --no-cursor
 
 format: $(VENV)/.tests
 	$(BIN)/ruff format .

@@ -1,6 +1,6 @@
 """Renew the pictures of the report in ``docs/pictures``, and let axe-core judge the pages in light and dark.
 
-Needs Chromium; for the picture of paper, pdftoppm as well. Look at the pictures before you commit them.
+Needs Chromium. Look at the pictures before you commit them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ def _renew(folder: Path) -> int:
     _shoot([*browser, _DARK], pages["failed"], "report-failed-dark", 1280, 800)
     _shoot(browser, pages["changed"], "report-changes", 1280, 1150)
     _shoot(browser, _framed(folder, "failed"), "report-phone", 390, 844)
-    _shoot_paper(browser, pages["good"], folder)
     print("\n".join(found) or "axe-core finds nothing, in light and in dark.")
     return Exit.FAILED if found else Exit.GOOD
 
@@ -91,23 +90,6 @@ def _shoot(browser: list[str], page: Path, name: str, width: int, height: int) -
     )
     with Image.open(raw) as picture:
         _keep(picture.crop((0, 0, width, height)), name)
-
-
-def _shoot_paper(browser: list[str], page: Path, folder: Path) -> None:
-    """The first two printed pages, beside each other."""
-    if shutil.which("pdftoppm") is None:
-        print("no picture of paper: pdftoppm is not here (apt-get install poppler-utils)", file=sys.stderr)
-        return
-    paper = folder / "paper.pdf"
-    subprocess.run(
-        [*browser, "--no-pdf-header-footer", f"--print-to-pdf={paper}", page.as_uri()], check=True, capture_output=True
-    )
-    subprocess.run(["pdftoppm", "-r", "72", "-l", "2", "-png", paper, folder / "paper"], check=True)
-    sheets = [Image.open(sheet) for sheet in sorted(folder.glob("paper*.png"))]
-    both = Image.new("RGB", (sum(sheet.width for sheet in sheets) + 10, sheets[0].height), "#888888")
-    for number, sheet in enumerate(sheets):
-        both.paste(sheet, (number * (sheet.width + 10), 0))
-    _keep(both, "report-paper")
 
 
 def _keep(picture: Image.Image, name: str) -> None:
