@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -283,47 +282,20 @@ def _writable(folder: Path) -> None:
 
 
 @contextmanager
-def _locked(how: int = 0) -> Iterator[None]:
-    """Allow one build at a time on this machine. With LOCK_NB, raises BlockingIOError if another one is running."""
+def _locked() -> Iterator[None]:
+    """Allow one build at a time on this machine."""
     place = cache(_KUBERNETES).parent
     place.mkdir(parents=True, exist_ok=True)
     with (place / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | how)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def wait(console: Console, poll: float = 1.0) -> None:
-    """Wait while another run builds, with a message twice a minute."""
-    began = time.monotonic()
-    said = -math.inf
-    while not _idle():
-        waited = time.monotonic() - began
-        if waited - said >= 30:
-            console.print(
-                f"  Kubernetes' programs are still being built by another run: {waited:.0f} s", highlight=False
-            )
-            said = waited
-        time.sleep(poll)
-
-
-def _idle() -> bool:
-    """Whether no run is building."""
-    try:
-        with _locked(fcntl.LOCK_NB):
-            return True
-    except BlockingIOError:
-        return False
-
-
 def main() -> int:
-    """``make kubernetes-tools``: build what is missing, and print where everything is. ``--wait`` builds nothing, but
-    waits until no other run is building, ``--lacking`` says what is missing."""
+    """``make kubernetes-tools``: build what is missing, and print where everything is. ``--lacking`` only names it."""
     console = Console()
     if sys.argv[1:] == ["--lacking"]:
         print(*missing(), sep=", ")
-        return 0
-    if sys.argv[1:] == ["--wait"]:
-        wait(console)
         return 0
     try:
         programs = find_all(console)

@@ -15,9 +15,6 @@ from ..checks import Check
 from .cluster import Cluster
 from .outcome import Node, Outcome, steps_of
 
-_TIMELINE = 16
-# Ends of the bars' common scale, in seconds.
-_SCALES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _COLOURS = {"ok": "green", "degraded": "yellow", "skipped": "dim", "failed": "red", "not run": "dim"}
 
 
@@ -39,7 +36,7 @@ class Progress:
     def booted(self, nodes: list[Node], seconds: float) -> None:
         """Show how all nodes have booted."""
         self.close()
-        self.console.print(timeline(nodes))
+        self.console.print(booted(nodes))
         self.console.print(f"{len(nodes)} nodes: all workers idle after [bold]{seconds:.2f} s[/]\n")
 
     @contextmanager
@@ -75,30 +72,18 @@ class Progress:
         return Rows(["node", "role", "type", "steps", "last", "seconds"], rows)
 
 
-def timeline(nodes: list[Node]) -> RenderableType:
-    """Every node's boot as a bar on one scale, its longest step heavy, and that step, or the failed ones, by name."""
-    longest = max((node.boot_seconds for node in nodes), default=0.0)
-    scale = next((float(step) for step in _SCALES if step >= longest), longest)
-    axis = f"0 {'·' * (_TIMELINE - len(f'0  {scale:g} s'))} {scale:g} s"
+def booted(nodes: list[Node]) -> RenderableType:
+    """How long every node's boot took, and its longest step, or the failed ones."""
     rows = []
     for node in nodes:
         bad = [step for step in node.steps if step["result"] in ("failed", "degraded")]
         slow = sorted(node.steps, key=lambda step: -float(step["seconds"]))[:1]
-        heavy = [(float(step["began"]), float(step["began"]) + float(step["seconds"])) for step in slow]
-        bar = "".join(_cell(place * scale / _TIMELINE, node.boot_seconds, heavy) for place in range(_TIMELINE))
         text = Text()
         for step in bad or slow:
             text.append(f"{step['name']} {step['seconds']:.2f}  ", style=_COLOURS[step["result"]])
         kind = node.instance_type.removeprefix("ml.")
-        rows.append((node.name, kind, node.transport, bar, f"{node.boot_seconds:.2f}", text))
-    return Rows(["node", "type", "transport", (axis, "whole"), ("seconds", "right"), "longest step"], rows)
-
-
-def _cell(at: float, until: float, heavy: list[tuple[float, float]]) -> str:
-    """One character of a bar, which begins at this second."""
-    if at >= until:
-        return " "
-    return "━" if any(begin <= at < end for begin, end in heavy) else "─"
+        rows.append((node.name, kind, node.transport, f"{node.boot_seconds:.2f}", text))
+    return Rows(["node", "type", "transport", ("seconds", "right"), "longest step"], rows)
 
 
 def ending(outcome: Outcome, seconds: float) -> RenderableType:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -144,18 +143,6 @@ def test_another_kwok_is_not_changed_in_silence(bare: Path) -> None:
     _go(bare, question="package informer")
     with pytest.raises(binaries.Missing, match=r"informer\.go is not what it was"):
         binaries._with_own_kwok(bare / "kwok")
-
-
-def test_a_build_of_another_run_is_waited_for(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    binaries.wait(Console())
-    assert capsys.readouterr().out == ""
-    with ThreadPoolExecutor() as pool:
-        with binaries._locked():
-            waiting = pool.submit(binaries.wait, Console(), 0.01)
-            with pytest.raises(TimeoutError):
-                waiting.result(0.1)
-        waiting.result(10)
-    assert "still being built by another run" in capsys.readouterr().out
 
 
 def test_a_new_pin_is_a_new_folder(bare: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

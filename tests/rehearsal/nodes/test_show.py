@@ -14,7 +14,7 @@ from rehearsal.nodes.checks import scripts_succeeded
 from rehearsal.nodes.outcome import Node, Outcome
 from rehearsal.nodes.recovery import Recovery
 from rehearsal.nodes.rehearse import _performer
-from rehearsal.nodes.show import Progress, timeline
+from rehearsal.nodes.show import Progress, booted
 from tests.rehearsal.command import main
 
 
@@ -30,12 +30,10 @@ def printed(shown: RenderableType) -> list[str]:
     return text.getvalue().splitlines()
 
 
-def test_boots_are_bars_on_one_scale_with_the_longest_step_in_its_place() -> None:
-    heading, slow, fast = printed(timeline([node("a", 8.0, 4.0, 3.9), node("b", 2.5, 0.0, 0.5)]))
-    assert "0 ········· 10 s" in heading
-    assert "───────━━━━━━ " in slow, "8 of 10 seconds, the step in the middle"
-    assert "━───  " in fast
-    assert (slow.count("─") + slow.count("━"), fast.count("─") + fast.count("━")) == (13, 4)
+def test_a_boot_is_told_with_its_longest_step() -> None:
+    _, slow, fast = printed(booted([node("a", 8.0, 4.0, 3.9), node("b", 2.5, 0.0, 0.5)]))
+    assert slow.split() == ["a", "g5.16xlarge", "efa", "8.00", "fsx", "3.90"]
+    assert fast.split()[-3:] == ["2.50", "fsx", "0.50"]
 
 
 def test_the_check_of_the_scripts_has_the_scripts_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
