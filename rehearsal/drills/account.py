@@ -8,13 +8,13 @@ from components.config import Config
 from operations.engine.state import HYPERPOD_CLUSTER
 
 from ..account import RETRIES, Fault
-from ..account.faults import Call
+from ..account.faults import Call, FaultKind
 from ..checks import require
 from ..engines.embedded import CANCELLED
 from .deployer import Deployer, Ground
-from .model import Drill, Finding
+from .model import Drill, Finding, drills
 
-# After so many steps a deployment or a destroy is cut short, and each time after as many more.
+# After so many steps a deployment or a destroy is cut short, and each time after as many more (drills.csv names it).
 _STEPS = 30
 # A deployment needs fewer attempts than this, whatever happens to it.
 _MOST = 100
@@ -172,83 +172,31 @@ def _interrupted(ground: Ground) -> Finding:
         return Finding(f"destroy: {CANCELLED}, {len(deployer.state)} resources left", [], deployer.leave(), seconds)
 
 
-def _on_slurm(config: Config) -> str:
-    return "" if config.settings.orchestrator == "slurm" else "an EKS stack has no Slurm controller"
+def _late(target: str, kind: FaultKind) -> Callable[[Ground], Finding]:
+    """Something of the stack does not come, or not whole."""
+    return lambda ground: _failing(ground, Fault(target, kind))
 
 
-def _late(
-    name: str, breaks: str, tells: str, fault: Callable[[], Fault], unfit: Callable[[Config], str] = lambda config: ""
-) -> Drill[Ground]:
-    return Drill(name, breaks, "account", tells, lambda ground: _failing(ground, fault()), unfit)
+def _of(orchestrator: str, why: str) -> Callable[[Config], str]:
+    return lambda config: "" if config.settings.orchestrator == orchestrator else why
 
 
-DRILLS: tuple[Drill[Ground], ...] = (
-    _late(
-        "capacity",
-        "AWS has no instances with accelerators in the zone when it starts the nodes",
-        r"^hyperpod-cluster is InService without \d+ of \d+ .*currently do not have sufficient capacity",
-        lambda: Fault(HYPERPOD_CLUSTER, "capacity"),
-    ),
-    _late(
-        "controller-capacity",
-        "AWS has no instance for the Slurm controller in the zone",
-        "^hyperpod-cluster .*create failed: NotStabilized: We currently do not have sufficient capacity",
-        lambda: Fault(HYPERPOD_CLUSTER, "controller-capacity"),
-        _on_slurm,
-    ),
-    Drill(
-        "quota",
-        "the account's quota for the workers' instance type is 0",
-        "account",
-        "^hyperpod-cluster .*ResourceLimitExceeded.* is 0",
-        _quota,
-    ),
-    Drill(
-        "throttling",
-        "AWS throttles the first create, update and delete of every type in turn, longer than the providers retry",
-        "account",
-        "ThrottlingException: Rate exceeded",
-        _throttled,
-    ),
-    Drill(
-        "credentials",
-        f"the deployer's credentials expire after every {_STEPS} resources, and in the destroy",
-        "account",
-        "ExpiredTokenException: The security token",
-        _expired,
-    ),
-    _late(
-        "script-on-all",
-        "the lifecycle script fails on every node of a new cluster",
-        "^hyperpod-cluster .*Lifecycle scripts did not run successfully",
-        lambda: Fault(HYPERPOD_CLUSTER, "lifecycle"),
-    ),
-    _late(
-        "fsx-unavailable",
-        "the file system is created but never becomes available",
-        "LustreFileSystem.*unexpected state 'FAILED'",
-        lambda: Fault("aws:fsx/lustreFileSystem:LustreFileSystem", "unavailable"),
-    ),
-    Drill(
-        "kubernetes-unreachable",
-        "whoever deploys an EKS stack cannot reach its Kubernetes API, and cannot when it is destroyed",
-        "account",
-        "Kubernetes cluster is unreachable",
-        _out_of_reach,
-        lambda config: "" if config.settings.orchestrator == "eks" else "a Slurm stack has no Kubernetes API",
-    ),
-    Drill(
-        "two-deploys",
-        "two people deploy the same stack at once, each with a backend of their own",
-        "account",
-        "AlreadyExists|already exists|AlreadyOwned|ResourceInUse",
-        _two_at_once,
-    ),
-    Drill(
-        "destroy-cut-short",
-        f"destroy is interrupted after every {_STEPS} resources and repeated; once, the stack is deployed again",
-        "account",
-        CANCELLED,
-        _interrupted,
-    ),
+DRILLS: tuple[Drill[Ground], ...] = drills(
+    "account",
+    {
+        "capacity": _late(HYPERPOD_CLUSTER, "capacity"),
+        "controller-capacity": _late(HYPERPOD_CLUSTER, "controller-capacity"),
+        "quota": _quota,
+        "throttling": _throttled,
+        "credentials": _expired,
+        "script-on-all": _late(HYPERPOD_CLUSTER, "lifecycle"),
+        "fsx-unavailable": _late("aws:fsx/lustreFileSystem:LustreFileSystem", "unavailable"),
+        "kubernetes-unreachable": _out_of_reach,
+        "two-deploys": _two_at_once,
+        "destroy-cut-short": _interrupted,
+    },
+    {
+        "controller-capacity": _of("slurm", "an EKS stack has no Slurm controller"),
+        "kubernetes-unreachable": _of("eks", "a Slurm stack has no Kubernetes API"),
+    },
 )

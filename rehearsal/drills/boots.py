@@ -12,7 +12,7 @@ from ..nodes.agent import Lifecycle
 from ..nodes.cluster import Cluster, Metadata
 from ..nodes.faults import HASTY, VIRTUAL, file_system, fill
 from ..nodes.hosts import Host
-from .model import Drill, Finding
+from .model import Drill, Finding, drills
 
 _BOOT_SECONDS = 90.0
 
@@ -82,52 +82,20 @@ def _failing(files: dict[str, bytes]) -> dict[str, bytes]:
     return {**files, "hyperpod_node/storage/fsx.py": b"raise OSError('the disk is broken')\n"}
 
 
-def _of(name: str, breaks: str, tells: str, broken: _Broken) -> Drill[Cluster]:
-    return Drill(name, breaks, "nodes", tells, lambda cluster: _drill(cluster, broken))
+def _of(broken: _Broken) -> Callable[[Cluster], Finding]:
+    return lambda cluster: _drill(cluster, broken)
 
 
 _WAITING = {**VIRTUAL, "HYPERPOD_TIMEOUT_FSX": "600"}
-BOOTS: tuple[Drill[Cluster], ...] = (
-    _of(
-        "script-on-one",
-        "a step of the lifecycle script fails on one node, whose replacement boots",
-        "the disk is broken",
-        _Broken(files=_failing),
-    ),
-    _of(
-        "bucket-unreachable",
-        "one node reaches the bucket with the lifecycle scripts only after its replacement",
-        "on_create.sh is not in the source bucket",
-        _Broken(files=lambda files: {}),
-    ),
-    _of(
-        "clock-skew",
-        "a node's clock is ten minutes ahead",
-        r"step clock failed: the clock is 6\d\d s ahead",
-        _Broken(_skew),
-    ),
-    _of(
-        "boot-disk-full",
-        "a node has no disk space for what slurmd fetches",
-        "step slurm failed: .*the disk of /var/spool/slurmd is full",
-        _Broken(host=lambda host: fill(host, "/var/spool/slurmd")),
-    ),
-    _of(
-        "fsx-late",
-        "the file system becomes available a minute after a node has begun to wait for it",
-        r"step fsx \.\.\. ok (?:[5-9]\d|1\d\d)",
-        _Broken(_late, environment=_WAITING, survives=True),
-    ),
-    _of(
-        "fsx-never",
-        "the file system never becomes available to a node",
-        "step fsx failed: .*not available.*is CREATING",
-        _Broken(_never, environment=_WAITING),
-    ),
-    _of(
-        "boot-throttling",
-        "AWS throttles the first three calls of every operation that a booting node makes",
-        r"step fsx \.\.\. ok",
-        _Broken(_throttle, environment={}, survives=True),
-    ),
+BOOTS: tuple[Drill[Cluster], ...] = drills(
+    "nodes",
+    {
+        "script-on-one": _of(_Broken(files=_failing)),
+        "bucket-unreachable": _of(_Broken(files=lambda files: {})),
+        "clock-skew": _of(_Broken(_skew)),
+        "boot-disk-full": _of(_Broken(host=lambda host: fill(host, "/var/spool/slurmd"))),
+        "fsx-late": _of(_Broken(_late, environment=_WAITING, survives=True)),
+        "fsx-never": _of(_Broken(_never, environment=_WAITING)),
+        "boot-throttling": _of(_Broken(_throttle, environment={}, survives=True)),
+    },
 )

@@ -9,7 +9,7 @@ from operations.engine.state import ResourceState, State
 
 from ..checks import require
 from .deployer import Deployer, Ground
-from .model import Drill, Finding
+from .model import Drill, Finding, drills
 
 _OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
 
@@ -92,26 +92,6 @@ def _must(failure: str) -> None:
     require(not failure, failure)
 
 
-DRILLS: tuple[Drill[Ground], ...] = (
-    Drill(
-        "deleted-behind",
-        "somebody deletes a resource of each type on which no other depends, and the stack is refreshed",
-        "account",
-        r"^refresh: \S+ \(delete\)",
-        _deleted,
-    ),
-    Drill(
-        "deleted-unnoticed",
-        "the same at once, and nobody refreshes before the next change and the destroy",
-        "account",
-        "update failed: .*(?:does not exist|NotFound|NoSuch)",
-        _unnoticed,
-    ),
-    Drill(
-        "scripts-changed",
-        "the lifecycle scripts change under a running cluster",
-        "account",
-        "all of them objects in the bucket",
-        _scripts,
-    ),
+DRILLS: tuple[Drill[Ground], ...] = drills(
+    "account", {"deleted-behind": _deleted, "deleted-unnoticed": _unnoticed, "scripts-changed": _scripts}
 )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
+from components.catalogue.rows import table
 from components.config import Config
 from operations.failures.advice import Advice, matching
 
@@ -98,3 +102,29 @@ class Drill(Generic[Site]):
             found.seconds,
             "" if told else "the user was not told the cause",
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row of the table: a drill's name, what it breaks, and a pattern of the cause that users must see."""
+
+    name: str
+    breaks: str
+    tells: str
+
+
+@cache
+def _rows() -> Mapping[str, Row]:
+    return table(Path(__file__).with_name("drills.csv"), Row, "name")
+
+
+def drills(
+    where: Where,
+    acts: Mapping[str, Callable[[Site], Finding]],
+    unfit: Mapping[str, Callable[[Config], str]] = MappingProxyType({}),
+) -> tuple[Drill[Site], ...]:
+    """The table's drills of these names, by what each does, and which stacks have nothing that it could break."""
+    rows = ((_rows()[name], act) for name, act in acts.items())
+    return tuple(
+        Drill(row.name, row.breaks, where, row.tells, act, unfit.get(row.name, lambda config: "")) for row, act in rows
+    )

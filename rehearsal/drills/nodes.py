@@ -21,7 +21,7 @@ from ..nodes.recovery import SAVE_EVERY, Recovery, cut_off, lose_a_worker, reboo
 from ..nodes.stack import bring_up
 from .boots import BOOTS
 from .health import HEALTH
-from .model import Drill, Finding, Result
+from .model import Drill, Finding, Result, drills
 
 _STATE = "/var/spool/slurmctld"
 _JOB = "sbatch --parsable -o /fsx/drill-%j.log --wrap"
@@ -101,40 +101,15 @@ def _shared_full(cluster: Cluster) -> Finding:
 
 
 DRILLS: tuple[Drill[Cluster], ...] = (
-    Drill(
-        "controller-power",
-        "the controller loses power while one job runs and another waits, and comes back",
+    *drills(
         "nodes",
-        r"Slurmctld\(primary\) at \S+ is DOWN",
-        _power,
-    ),
-    Drill(
-        "worker-lost",
-        "a worker is lost in the middle of training, and HyperPod replaces it",
-        "nodes",
-        "is down: hyperpod-requeue: no answer for",
-        _survived(lose_a_worker),
-    ),
-    Drill(
-        "partition",
-        "the node with a training job's batch script is cut off the network, and is back after the job was given up",
-        "nodes",
-        "is down: hyperpod-requeue: no answer for",
-        _survived(cut_off),
-    ),
-    Drill(
-        "state-disk-full",
-        "the controller's disk is full while one job runs and another waits",
-        "nodes",
-        "I/O error writing script",
-        _state_full,
-    ),
-    Drill(
-        "fsx-full",
-        "the file system is full when training saves a checkpoint",
-        "nodes",
-        "No space left on device",
-        _shared_full,
+        {
+            "controller-power": _power,
+            "worker-lost": _survived(lose_a_worker),
+            "partition": _survived(cut_off),
+            "state-disk-full": _state_full,
+            "fsx-full": _shared_full,
+        },
     ),
     *HEALTH,
     *BOOTS,

@@ -36,5 +36,5 @@ def test_every_drill_of_nodes_passes() -> None:
 
 def test_a_node_that_is_not_mended_fails_its_drill() -> None:
     broken = boots._Broken(lambda cluster, broken: boots._skew(cluster, True))
-    (result,) = held(boots._of("clock", "a clock that nobody sets", "clock", broken))
+    (result,) = held(Drill("clock", "a clock that nobody sets", "nodes", "clock", boots._of(broken)))
     assert result.why.startswith("it did not recover: workers-2, when all is well again: step clock failed")
