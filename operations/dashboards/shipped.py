@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from components.catalogue.rows import read
 from components.config import Settings
 
 TAG = "hyperpod"
@@ -32,42 +34,7 @@ class Shipped:
         return self.orchestrator in ("", settings.orchestrator) and self.accelerator in ("", settings.accelerator)
 
 
-SHIPPED = (
-    Shipped(
-        name="overview",
-        title="HyperPod: overview",
-        about="What is there, what works, what is allocated, and what is busy.",
-    ),
-    Shipped(name="gpu", title="HyperPod: GPUs", about="Use, memory, power, temperature and clocks.", accelerator="gpu"),
-    Shipped(
-        name="gpu-health",
-        title="HyperPod: GPU health",
-        about="XIDs, ECC errors, remapped rows, NVLink and PCIe errors, throttling.",
-        accelerator="gpu",
-    ),
-    Shipped(name="efa", title="HyperPod: EFA", about="Traffic between nodes, retransmissions and errors."),
-    Shipped(
-        name="neuron",
-        title="HyperPod: Neuron",
-        about="NeuronCores, device memory, executions and their errors.",
-        accelerator="trainium",
-    ),
-    Shipped(name="storage", title="HyperPod: storage", about="The shared file system and the nodes' own disks."),
-    Shipped(
-        name="slurm",
-        title="HyperPod: Slurm queue",
-        about="Jobs, partitions, nodes by state, and the scheduler.",
-        orchestrator="slurm",
-    ),
-    Shipped(
-        name="kubernetes",
-        title="HyperPod: Kubernetes queue",
-        about="Pods, accelerators requested and free, and Kueue's queues.",
-        orchestrator="eks",
-    ),
-    Shipped(name="training", title="HyperPod: training jobs", about="Steps, tokens, loss, slow ranks, checkpoints."),
-    Shipped(name="cost", title="HyperPod: cost", about="What runs, what is allocated and idle, in US dollars."),
-)
+SHIPPED = read(Path(__file__).with_suffix(".csv"), Shipped)
 BY_NAME = {one.name: one for one in SHIPPED}
 
 
