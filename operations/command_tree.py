@@ -80,7 +80,6 @@ def _told(row: Any) -> str:
 def _command(command: Any) -> dict[str, Any]:
     found = {
         "help": command.get_short_help_str(100),
-        "hidden": command.hidden,
         "params": [_param(one) for one in command.params if not one.name.endswith("_completion")],
     }
     below: Mapping[str, Any] | None = getattr(command, "commands", None)
@@ -97,7 +96,6 @@ def _param(param: Any) -> dict[str, Any]:
         "flag": option and param.is_flag,
         "many": param.multiple or param.nargs != 1,
         "required": param.required and not option,
-        "hidden": bool(getattr(param, "hidden", False)),
     }
 
 

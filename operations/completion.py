@@ -120,7 +120,7 @@ def _group(tree: Mapping[str, Any], words: Mapping[str, Offer], name: str = "") 
             group.add_typer(_group(below, words, verb), name=verb, help=below["help"])
         else:
             taking = _taking(below["params"], words)
-            group.command(verb, cls=Verb, short_help=below["help"], hidden=below["hidden"])(taking)
+            group.command(verb, cls=Verb, short_help=below["help"])(taking)
     return group
 
 
@@ -134,7 +134,7 @@ def _taking(params: Sequence[Mapping[str, Any]], words: Mapping[str, Offer]) -> 
     for one in params:
         offer = _offering(one["values"], words)
         if one["opts"]:
-            given: Any = typer.Option(*one["opts"], help=one["help"], hidden=one["hidden"], autocompletion=offer)
+            given: Any = typer.Option(*one["opts"], help=one["help"], autocompletion=offer)
         else:
             given = typer.Argument(autocompletion=offer)
         kind: Any = bool if one["flag"] else list[str] | None if one["many"] else str | None

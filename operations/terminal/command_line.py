@@ -37,7 +37,7 @@ class Verbs(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List verbs under their panels, which Typer's plain help leaves out."""
-        shown = [(name, one) for name in self.list_commands(ctx) if not (one := self.commands[name]).hidden]
+        shown = [(name, self.commands[name]) for name in self.list_commands(ctx)]
         width = max((len(name) for name, _ in shown), default=0)
         panels: dict[str, list[tuple[str, str]]] = {}
         for name, one in shown:

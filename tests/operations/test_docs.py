@@ -40,7 +40,6 @@ def check(line: str) -> None:
     if not words or words[0] in ("VERB", "--help", "--install-completion", "--show-completion", "--version"):
         return
     verb, rest = verb_of(words)
-    assert not verb.hidden, f"hyperpod {shlex.join(words)}: the verb has another name"
     try:
         verb.make_context(verb.name, rest, help_option_names=_HELP)
     except typer.TyperException as refused:

@@ -24,10 +24,10 @@ WITHOUT_STACK = {"init", "list", "explain", "types", "download charts", "downloa
 
 
 def verbs(command: Any = None, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Every verb by its whole name, without the names of earlier releases."""
+    """Every verb by its whole name."""
     command = command or command_line.command(cli.app)
     below = getattr(command, "commands", None)
-    if below is None and not command.hidden:
+    if below is None:
         yield name, command
     for word, one in (below or {}).items():
         yield from verbs(one, f"{name} {word}".strip())
@@ -93,7 +93,7 @@ def test_an_option_takes_the_same_wherever_it_is() -> None:
     assert {name for name, kinds in taken.items() if len(kinds) > 1} == {"--efa"}
 
 
-def test_every_verb_is_listed_once() -> None:
+def test_every_verb_is_listed_and_the_list_is_short() -> None:
     found = command_line.command(cli.app).commands
     assert [name for name, one in found.items() if one.hidden] == []
     assert len(found) <= 28
