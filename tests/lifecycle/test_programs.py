@@ -135,13 +135,15 @@ def test_the_requeue_service_asks_the_other_nodes_at_slurmds_port(
     host.remember(lost_after_seconds=7.0)
     monkeypatch.setattr(node_liveness, "probe", probe)
 
-    def forever(look: Callable[[], None], interval: Callable[[], float], log: Callable[[str], None]) -> None:
+    def forever(look: Callable[[], None], interval: Callable[[float], float], log: Callable[[str], None]) -> None:
         if threading.current_thread() is not threading.main_thread():
             begun.set()
             return
         watch: requeue.Watch = look.__self__  # type: ignore[attr-defined]
         assert sorted(watch.others()) == ["10.1.0.11", "10.1.0.12", "10.1.0.13"]
-        assert (watch.lost_after, interval()) == (7.0, requeue.INTERVAL)
+        assert (watch.lost_after, interval(0.1)) == (7.0, requeue.INTERVAL)
+        # A look of a second is followed by three without one.
+        assert interval(1.0) == 4.0
         assert watch.probe(["10.1.0.12"]) == {"10.1.0.12"}
 
     monkeypatch.setattr(requeue, "forever", forever)

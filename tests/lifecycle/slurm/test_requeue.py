@@ -28,6 +28,10 @@ class Cluster:
         self.reasons: dict[str, str] = {}
         self.jobs = {"7": ("RUNNING", "None")}
         self.begins: dict[str, str] = {}
+        # Where they are others than by the nodes' numbers.
+        self.addresses: dict[str, str] = {}
+        # Whether nobody may change anything.
+        self.denied = False
         self.requeued = self.time()
         self.gone: set[str] = set()
         self.threads: set[threading.Thread] = set()
@@ -35,7 +39,7 @@ class Cluster:
         self.scripts: dict[str, str] = {}
         # A login node, and workers without a job.
         self.others = ["10.0.0.8", "10.0.0.9"]
-        self.host.commands.update(sinfo=self._sinfo, squeue=self._squeue, scontrol=self._scontrol)
+        self.host.commands.update(squeue=self._squeue, scontrol=self._scontrol)
         self.watch = self.service(lost_after=2)
 
     def service(self, lost_after: float) -> requeue.Watch:
@@ -45,12 +49,14 @@ class Cluster:
     def _probe(self, addresses: Sequence[str]) -> set[str]:
         return {address for address in addresses if address not in self.gone}
 
-    def _sinfo(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    def _shown(self) -> str:
+        """The nodes as Slurm 24.11 shows them, shortened."""
         rows = (
-            f"{name:<64}{'10.0.0.' + name[1:]:<64}{state:<32}{self.reasons.get(name, 'none'):<128}"
+            f"NodeName={name} CPUTot=64 NodeAddr={self.addresses.get(name, f'10.0.0.{name[1:]}')} NodeHostName={name} "
+            f"OS=Linux 6.8 State={state.upper()} ThreadsPerCore=1 Reason={self.reasons.get(name, 'none')} [root@1]"
             for name, state in self.nodes.items()
         )
-        return Result(0, "\n".join(rows) + "\n")
+        return "\n".join(rows) + "\n"
 
     def _squeue(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
         if "-w" in args:
@@ -73,6 +79,10 @@ class Cluster:
         self.jobs = dict.fromkeys(self.jobs, ("PENDING", "BeginTime"))
 
     def _scontrol(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        if "show" in args:
+            return Result(0, self._shown())
+        if self.denied:
+            return Result(1, "", "slurm_update error: Access denied")
         if "State=DOWN" in args:
             self.nodes.pop(args[2].removeprefix("NodeName="))
             self.requeue()
@@ -239,11 +249,7 @@ def test_the_seconds_are_10_or_the_stacks_or_the_environments(tmp_path: Path, mo
 
 
 def test_a_node_whose_name_does_not_resolve_is_left_to_slurm_and_the_others_are_still_checked(cluster: Cluster) -> None:
-    sinfo = cluster._sinfo
-    cluster.nodes["n4"] = "allocated"
-    cluster.host.commands["sinfo"] = lambda h, args, stdin: Result(
-        0, sinfo(h, args, stdin).out.replace("10.0.0.4", "nowhere!")
-    )
+    cluster.nodes["n4"], cluster.addresses["n4"] = "allocated", "nowhere!"
     cluster.gone.add("10.0.0.2")
     cluster.run(5)
     assert "n2" not in cluster.nodes
@@ -257,15 +263,15 @@ def test_a_node_whose_name_does_not_resolve_is_left_to_slurm_and_the_others_are_
 
 
 def test_a_short_outage_of_slurmctld_does_not_restart_the_count(cluster: Cluster) -> None:
-    sinfo = cluster.host.commands["sinfo"]
+    scontrol = cluster.host.commands["scontrol"]
     cluster.watch = cluster.service(lost_after=10)
     cluster.gone.add("10.0.0.2")
     cluster.run(6)
-    cluster.host.commands["sinfo"] = lambda h, args, stdin: Result(1, "", "Unable to contact slurm controller")
+    cluster.host.commands["scontrol"] = lambda h, args, stdin: Result(1, "", "Unable to contact slurm controller")
     with pytest.raises(StepError, match="Unable to contact slurm controller"):
         cluster.run(1)
     cluster.host.clock += 3
-    cluster.host.commands["sinfo"] = sinfo
+    cluster.host.commands["scontrol"] = scontrol
     cluster.run(2)
     assert cluster.downed()
 
@@ -372,7 +378,7 @@ def test_what_one_look_meets_does_not_end_the_service_and_is_said_once(monkeypat
     slept: list[float] = []
     monkeypatch.setattr("time.sleep", slept.append)
     with pytest.raises(Enough):
-        requeue.forever(look, lambda: 0.0, lines.append)
+        requeue.forever(look, lambda took: 0.0, lines.append)
     assert slept == [0.05] * 5
     assert lines == ["OSError: no such device", "late", "late"]
 
@@ -391,7 +397,7 @@ def test_a_job_that_waits_for_a_time_its_user_gave_is_not_started(cluster: Clust
 
 
 def test_a_node_that_cannot_be_set_down_is_reported_and_the_service_continues(cluster: Cluster) -> None:
-    cluster.host.commands["scontrol"] = lambda h, args, stdin: Result(1, "", "slurm_update error: Access denied")
+    cluster.denied = True
     cluster.gone.add("10.0.0.2")
     cluster.run(6)
     assert "n2 could not be set down: slurm_update error: Access denied" in cluster.lines

@@ -26,11 +26,20 @@ def test_a_controller_that_stood_still_itself_asks_again_before_it_judges(cluste
     assert requeue.LOST_PROBES >= 3, "one packet may be lost, and its repetition"
 
 
-def test_a_node_that_is_down_already_is_not_set_down_again(cluster: Cluster) -> None:
-    cluster.nodes["n2"] = "down*"
+@pytest.mark.parametrize("state", ["down*", "down*+drain"])
+def test_a_node_that_is_down_already_is_not_set_down_again(cluster: Cluster, state: str) -> None:
+    cluster.nodes["n2"] = state
     cluster.gone.add("10.0.0.2")
     cluster.run(10)
     assert not cluster.downed()
+
+
+@pytest.mark.parametrize("state", ["mixed+planned", "idle+completing", "allocated+drain", "allocated*"])
+def test_a_node_with_something_of_a_job_is_watched_whatever_else_it_is(cluster: Cluster, state: str) -> None:
+    cluster.nodes["n2"] = state
+    cluster.gone.add("10.0.0.2")
+    cluster.run(5)
+    assert cluster.downed()
 
 
 def rejoined(cluster: Cluster) -> list[str]:
