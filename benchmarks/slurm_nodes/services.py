@@ -40,7 +40,7 @@ def requeue(head: Host) -> tuple[Cost, float]:
     time.sleep(_WATCHED)
     used = {name: _cpu(head, pid) - before[name] for name, pid in services.items()}
     a_minute = 60 / (time.monotonic() - began)
-    cost = Cost(cpu_seconds=round(used["hyperpod-requeue"] * a_minute, 1), calls=round(_calls(head) * a_minute))
+    cost = Cost(cpu_seconds=round(used["hyperpod-requeue"] * a_minute, 1), calls=round(calls(head) * a_minute))
     return cost, round(used["slurmctld"] * a_minute, 1)
 
 
@@ -60,11 +60,11 @@ def _run(head: Host, host: Host, command: list[str], a_minute: float) -> Cost:
     # It would be counted, too.
     head.run("systemctl stop hyperpod-requeue; sdiag --reset")
     code, seconds, kilobytes = json.loads(host.run(["python3", "-c", _USED, *command], timeout=120).stdout)
-    calls = _calls(head)
+    counted = calls(head)
     head.run("systemctl start hyperpod-requeue")
     if code not in (0, 1):
         raise SystemExit(f"{' '.join(command)}: exit status {code}")
-    return Cost(cpu_seconds=round(seconds * a_minute, 2), calls=calls * a_minute, megabytes=kilobytes // 1024)
+    return Cost(cpu_seconds=round(seconds * a_minute, 2), calls=counted * a_minute, megabytes=kilobytes // 1024)
 
 
 def _pid(head: Host, service: str) -> int:
@@ -77,7 +77,7 @@ def _cpu(head: Host, pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def _calls(head: Host) -> int:
-    """Calls of clients since the reset, which sdiag counts, too."""
+def calls(head: Host) -> int:
+    """Calls of clients since the reset or the start of slurmctld, without that of sdiag itself."""
     found = re.findall(r"^\s+REQUEST_\w+\s*\(\s*\d+\) count:(\d+)", head.run("sdiag").stdout, re.MULTILINE)
     return sum(map(int, found)) - 1

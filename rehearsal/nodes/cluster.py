@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -83,6 +84,8 @@ class Cluster:
         # The image sets up each instance once, however often its script runs.
         self._configured: set[str] = set()
         self._metadata: dict[str, list[Service]] = {}
+        # How often each instance asked for each path of its metadata.
+        self.metadata_calls: dict[str, Counter[str]] = {}
         self._numbers: dict[str, int] = {}
         self._files: Mapping[str, bytes] = {}
 
@@ -195,6 +198,7 @@ class Cluster:
             mac=self.network.hardware_address(host.address),
             role=role.rsplit("/", 1)[-1],
         )
+        self.metadata_calls[host.instance_id] = instance.asked
         self.endpoint.callers[instance.key] = Caller(host.name, role)
         asked = self.options.metadata
         metadata = asked if asked.only in ("", host.name) else Metadata()

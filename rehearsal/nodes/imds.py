@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,7 @@ _DATA = "/latest/meta-data/"
 
 @dataclass(frozen=True)
 class Instance:
-    """What the service knows about its instance."""
+    """What the service knows about its instance. ``asked``: how often each path was asked for."""
 
     instance_id: str
     instance_type: str
@@ -35,6 +36,7 @@ class Instance:
     role: str
     # The first letters say that they are temporary (IAM User Guide, "IAM identifiers").
     key: str = field(default_factory=lambda: "ASIA" + secrets.token_hex(8).upper())
+    asked: Counter[str] = field(default_factory=Counter)
 
     def documents(self) -> Mapping[str, str]:
         """The document at every path under ``/latest``. SageMaker's instance types are EC2's without ``ml.``."""
@@ -95,6 +97,7 @@ def serve(pid: int, instance: Instance, *, mode: Mode = "v2", delay: float = 0.0
             return super().date_time_string((time.time() if timestamp is None else timestamp) - skew)
 
         def do_PUT(self) -> None:  # noqa: N802
+            instance.asked[self.path] += 1
             time.sleep(delay)
             lifetime = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
             if self.path != _TOKEN_PATH or mode == "v1-only":
@@ -107,6 +110,7 @@ def serve(pid: int, instance: Instance, *, mode: Mode = "v2", delay: float = 0.0
                 self.reply(200, token)
 
         def do_GET(self) -> None:  # noqa: N802
+            instance.asked[self.path] += 1
             time.sleep(delay)
             if mode == "v2" and self.headers.get("X-aws-ec2-metadata-token") not in tokens:
                 self.reply(401, "")
