@@ -57,11 +57,11 @@ def health(head: Host, worker: Host, nodes: int) -> Cost:
 
 def _run(head: Host, host: Host, command: list[str], a_minute: float) -> Cost:
     """A command that runs so many times a minute."""
-    # It would be counted, too.
-    head.run("systemctl stop hyperpod-requeue; sdiag --reset")
+    # They would be counted, too, and the timer's run keeps another from beginning.
+    head.run("systemctl stop hyperpod-requeue hyperpod-metrics@node.timer hyperpod-metrics@node; sdiag --reset")
     code, seconds, kilobytes = json.loads(host.run(["python3", "-c", _USED, *command], timeout=120).stdout)
     counted = calls(head)
-    head.run("systemctl start hyperpod-requeue")
+    head.run("systemctl start hyperpod-requeue hyperpod-metrics@node.timer")
     if code not in (0, 1):
         raise SystemExit(f"{' '.join(command)}: exit status {code}")
     return Cost(cpu_seconds=round(seconds * a_minute, 2), calls=counted * a_minute, megabytes=kilobytes // 1024)
