@@ -74,7 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.kubernetes_nodes", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--nodes", default="10,100,1000", help="the sizes, separated by commas (default: 10,100,1000)")
+    parser.add_argument(
+        "--nodes", default="10,100,1000", help="the sizes, tens, separated by commas (default: 10,100,1000)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the growth (svg, png, pdf)")
     chosen = parser.parse_args(argv)
@@ -140,8 +142,7 @@ def _jobs(plane: ControlPlane, config: Config, nodes: int, objects: float, joine
         admitted.append(time.monotonic())
         until(lambda: _running(kubectl, namespaces[:1]), nodes, "pods run")
     say("nine other teams want their shares back")
-    share = max(nodes // len(namespaces), 1)
-    others = namespaces[1 : min(len(namespaces), nodes // share)]
+    share, others = nodes // len(namespaces), namespaces[1:]
     with _timed() as reclaimed:
         kubectl.apply([_gang(config, one, share) for one in others])
         until(lambda: _running(kubectl, others), share * len(others), "pods of their teams run")
