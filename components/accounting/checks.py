@@ -15,11 +15,11 @@ from .keys import Accounting, SlurmAccount, SlurmQos
 Accounts: TypeAlias = Sequence[SlurmAccount]
 
 _KEY = "hyperpod:slurm"
-# Both are there in every database of Slurm's (sacctmgr(1)).
+# Every database of Slurm's has both (sacctmgr(1)).
 ROOT, NORMAL = "root", "normal"
 # Amazon RDS User Guide, "Working with a DB instance in a VPC": a subnet group has two zones at least.
 _SUBNETS = 2
-# What only a database on RDS has.
+# Keys of a database on RDS only.
 _OF_RDS = ("instance_class", "storage_gib", "backup_days", "subnet_ids")
 # Users of every node.
 _OWN = {"root", "ubuntu"}

@@ -104,7 +104,7 @@ class AccountingDatabase(ComponentResource):
             copy_tags_to_snapshot=True,
             delete_automated_backups=True,
             skip_final_snapshot=True,
-            # What the configuration says is so when `pulumi up` is done, and not in the next maintenance window.
+            # Changes apply with `pulumi up`, not in the next maintenance window.
             apply_immediately=True,
             tags={"Name": context.names.cluster},
             opts=ResourceOptions(parent=self, protect=context.protect),
@@ -137,6 +137,6 @@ class AccountingDatabase(ComponentResource):
             value=Output.all(database.address, database.port, secret).apply(
                 lambda place: json.dumps({"host": place[0], "port": int(place[1]), "secret": place[2]}, sort_keys=True)
             ),
-            # Who finds the parameter may read the password.
+            # Readers of the parameter may read the password.
             opts=ResourceOptions(parent=self, depends_on=allowed),
         )

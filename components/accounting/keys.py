@@ -27,7 +27,7 @@ class Accounting(Model):
         Change("in place", "in place; the database is away for some minutes, and Slurm catches up"),
     ] = "db.t4g.medium"
     """Instance class of the database. Needs `database` rds."""
-    # From 400 GiB a volume has other IOPS, which whoever lets it grow past that has to name, or RDS refuses it (Amazon
+    # From 400 GiB a volume has other IOPS, which an update that grows past it has to name, or RDS refuses it (Amazon
     # RDS User Guide, "gp3 storage"; hashicorp/terraform-provider-aws, issue 28382).
     storage_gib: Annotated[StrictInt, _GROWS] = Field(20, alias="storageGiB", ge=20, le=399)
     """Its storage in GiB, gp3. A million jobs take about one. Needs `database` rds."""

@@ -49,7 +49,7 @@ _NODE_OF: Mapping[str, str] = {
         "METRIC * on (namespace, pod) group_left (node)"
         ' group by (namespace, pod, node) (kube_pod_info{cluster_name="CLUSTER"})'
     ),
-    # Not of a node, or told of it by another: the label is enough.
+    # Not of a node, or reported by another node: the label is enough.
     "cluster": "METRIC",
 }
 

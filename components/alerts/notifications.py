@@ -18,12 +18,12 @@ from . import alarms, keys
 from .alert_manager import definition
 
 # "SageMaker HyperPod Cluster Event" is sent for every operation; the errors among them are enough
-# (components/health/validation.py names the events' source). What concerns nodes can come once for each of them.
+# (components/health/validation.py names the events' source). Events of nodes can come once for each of them.
 _TOLD: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "cluster": (("SageMaker HyperPod Cluster State Change",), ("Cluster", "InstanceGroup")),
     "nodes": (("SageMaker HyperPod Cluster Node Health Event",), ("Instance",)),
 }
-# What to do about them; the verbs and pages are this project's.
+# The next step for each; the verbs and pages are this project's.
 _NEXT = "hyperpod errors {stack}; docs/troubleshooting.md finds the message by its words"
 _NEXT_NODES = (
     "hyperpod errors {stack} and hyperpod node list {stack} say which; docs/health.md says what is done by itself"

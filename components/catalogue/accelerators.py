@@ -175,7 +175,7 @@ CATALOGUE: Mapping[str, InstanceType] = table(Path(__file__).with_name("instance
 
 def nearest(name: str) -> list[str]:
     """Return the catalogue's names that are most like this one, at most three."""
-    # Without this, a missing "ml." would outweigh the part of the name that tells types apart.
+    # Without this, a missing "ml." would outweigh the part of the name that distinguishes types.
     wanted = name if name.startswith("ml.") else f"ml.{name}"
     return difflib.get_close_matches(wanted, CATALOGUE, n=3, cutoff=0.6)
 

@@ -24,7 +24,7 @@ from ..workers.keys import OF_A_NEW_GROUP
 from . import Config, ConfigError, Problem
 
 _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi stack init NAME)"
-# The function by which a stack reference reads (github.com/pulumi/pulumi, pkg/resource/deploy/builtins.go).
+# The function that a stack reference calls (github.com/pulumi/pulumi, pkg/resource/deploy/builtins.go).
 _READ = "pulumi:pulumi:readStackOutputs"
 
 
@@ -57,7 +57,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
         "region": config.region.name,
         "orchestrator": settings.orchestrator,
         "clusterName": settings.cluster_name,
-        # An existing VPC has blocks of its own.
+        # An existing VPC has its own blocks.
         "network": _kept(net) | ({"cidr": "", "secondaryCidr": ""} if net.vpc_id else {}),
         "fsx": {
             "storageGiB": 0 if settings.fsx.file_system_id else config.fsx_gib,

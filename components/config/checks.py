@@ -22,7 +22,7 @@ from ..workers.checks import head_node_problems, worker_problems
 from ..workers.type_checks import type_problems
 from .model import Settings
 
-# Tag Editor User Guide: 50 tags per resource, of which ours take at most ten.
+# Tag Editor User Guide: 50 tags per resource; this project uses at most ten.
 MAX_TAGS = 40
 
 

@@ -28,7 +28,7 @@ _GONE = {
         "leave it out; slurm.sharedQueue keeps the queue for the controller that comes next",
     ),
 }
-# What pydantic found, by the type of Pulumi.yaml that it expected.
+# pydantic's errors, by the expected type of Pulumi.yaml.
 _TYPES = {
     "string_type": "string",
     "int_type": "integer",

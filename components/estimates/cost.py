@@ -15,7 +15,7 @@ from .amounts import Cost, Part, known, total
 Rates = Mapping[str, float]
 _NO_RATES: Rates = MappingProxyType({})
 _PRICED = " and ".join(PRICED_REGIONS)
-# What stands in for a price that is not published, by InstanceType.price_basis, and for a region's own.
+# Substitutes for an unpublished price, by InstanceType.price_basis, and for a region's own.
 _BASES = {"ec2": "EC2's on-demand rate", "capacity-block": "the rate of EC2's capacity blocks"}
 _TABLES = f"the prices of {_PRICED}"
 _ON_DEMAND = "the on-demand rate"

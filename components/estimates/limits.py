@@ -20,7 +20,7 @@ from .quotas import interfaces_needed
 
 # Amazon VPC User Guide, "Network Address Usage for your VPC": units of an interface endpoint or a NAT gateway.
 _MANAGED_UNITS = 6
-# Counted in node_exporter's output, without its collector softnet: for each core, and everything else.
+# Counted in node_exporter's output, without its collector softnet: for each core, and all others.
 _SERIES_PER_CORE, _SERIES_OF_HOST = 10, 450
 # Counters of one EFA interface and of a Lustre client, as the nodes' own writer gives them (docs/metrics.md).
 _SERIES_PER_EFA, _SERIES_OF_LUSTRE = 35, 44

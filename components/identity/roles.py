@@ -38,7 +38,7 @@ _DESCRIBE_ACTIONS = (
     "fsx:DescribeFileSystems",
 )
 PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
-# What AmazonSageMakerClusterInstanceRolePolicy allows besides (SageMaker Developer Guide, "AWS managed policy:
+# Further permissions of AmazonSageMakerClusterInstanceRolePolicy (SageMaker Developer Guide, "AWS managed policy:
 # AmazonSageMakerClusterInstanceRolePolicy"): on its own it also reads every bucket called sagemaker-*.
 _SESSION_ACTIONS = tuple(
     f"ssmmessages:{action}"
@@ -162,8 +162,8 @@ class Identity(ComponentResource):
                 allow(["ec2:DetachNetworkInterface"], [interfaces, instances]),
                 tag,
             ]
-        # Who makes an interface names its subnet and groups. The reference lists ec2:Subnet for interfaces with each of
-        # the other actions, but none of what tells one interface that does not exist yet from another.
+        # The creator of an interface names its subnet and groups. The reference lists ec2:Subnet for interfaces with
+        # each of the other actions, but no key that distinguishes interfaces that do not exist yet.
         places = [
             interfaces,
             self._context.arn("ec2", f"subnet/{subnet}"),

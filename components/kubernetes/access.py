@@ -13,7 +13,7 @@ from pulumi import ComponentResource, Input, ResourceOptions
 from ..common.context import Context
 from .keys import KubernetesKeys
 
-# CreateAccessEntry, type. pulumi-aws has a list of its own, without it (terraform-provider-aws, internal/service/eks,
+# CreateAccessEntry, type. pulumi-aws has its own list, without it (terraform-provider-aws, internal/service/eks,
 # consts.go); pulumi-aws-native passes on whatever AWS accepts.
 NODE_ENTRY = "HYPERPOD_LINUX"
 

@@ -27,7 +27,7 @@ from .storage import VOLUMES_TAG
 
 # These run as DaemonSets on every node; EKS reports them active without any.
 NODE_ADDONS = ("eks-pod-identity-agent", "vpc-cni", "kube-proxy")
-# These have Deployments, so EKS calls them active only once HyperPod's nodes are there.
+# These have Deployments, so EKS calls them active only once HyperPod's nodes exist.
 POD_ADDONS = (
     "coredns",
     "aws-ebs-csi-driver",
@@ -49,7 +49,7 @@ _METRICS_VCPUS = 16
 _EBS: RoleKind = "ebs-csi"
 _FSX_TAG = "CSIVolumeName"
 # HyperPod itself gives up on nodes after three hours (CreateCluster, MinInstanceCount); the cluster waits for 3.5, and
-# starts when the HyperPod chart is there.
+# starts once the HyperPod chart is installed.
 _POD_ADDON_TIMEOUT = CustomTimeouts(create="4h")
 _CONFIGURATION: Mapping[str, Mapping[str, object]] = {
     # On tainted nodes too, where the other add-ons' DaemonSets run by default (containers-roadmap, 2261;
@@ -207,7 +207,7 @@ class EksAddons(ComponentResource):
                 encrypts="fsx",
                 statements=[
                     allow(["fsx:CreateFileSystem"], [file_systems]),
-                    # The tag that it writes by itself (pkg/cloud/cloud.go), and what the storage class has it write.
+                    # The tag that it writes by itself (pkg/cloud/cloud.go), and the one that the storage class adds.
                     allow(
                         ["fsx:TagResource"],
                         [file_systems],
@@ -216,7 +216,7 @@ class EksAddons(ComponentResource):
                     # This action has no resource type: an ARN would match nothing (Service Authorization Reference,
                     # Amazon FSx).
                     allow(["fsx:DescribeFileSystems"], ["*"]),
-                    # Only what the driver itself created, and so never the stack's own file system.
+                    # Only resources that the driver itself created, and so never the stack's own file system.
                     allow(
                         ["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"],
                         [file_systems],

@@ -72,7 +72,7 @@ HYPERPOD = Chart(
             name="cert-manager",
             version="v1.18.2",
             url="https://charts.jetstack.io/charts/cert-manager-v1.18.2.tgz",
-            # What six public configurations for NixOS name for that address or its version.
+            # The digest that six public configurations for NixOS have for that address or its version.
             sha256="daddf7af7b1f0eaaa10edd790aefa0bd8c2b07830febf659460d843217f5b3c5",
         ),
         Dependency(
@@ -90,7 +90,7 @@ HYPERPOD = Chart(
             sha256="252967e2083799987d576ac86986b3316ce350dd1da2d07a8b83b5c4288fbcf4",
         ),
     ),
-    # An older build beside the folder of the same chart: Helm uses either of them, and not always the same.
+    # An older build next to the folder of the same chart: Helm uses either of them, and not always the same.
     left_out=("charts/health-monitoring-agent-0.1.0.tgz",),
 )
 KUEUE = Chart(

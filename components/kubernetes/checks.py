@@ -33,7 +33,7 @@ _NEURON_TAINT = ("aws.amazon.com/neuron", "NoSchedule")
 # Kubernetes' own namespaces, and those that the charts and EKS create.
 _KUBERNETES_OWN = ("default", "kube-system", "kube-public", "kube-node-lease")
 _OF_CHARTS = ("aws-hyperpod", "kubeflow", "mpi-operator", "kueue-system", "cert-manager", "hyperpod-observability")
-# What components/kubernetes/teams/directories.py and node_health.py make.
+# Namespaces that components/kubernetes/teams/directories.py and node_health.py make.
 _OWN = ("hyperpod-storage", "hyperpod-health")
 # Namespaces that no team can have.
 RESERVED = _KUBERNETES_OWN + _OF_CHARTS + _OWN
@@ -250,7 +250,7 @@ def _teams(settings: KubernetesKeys) -> Iterator[Problem]:
                 fix="another name for the newer one",
             )
     claimed = sum(team.accelerators or 0 for team in settings.teams)
-    # Without any node nobody gets what was guaranteed, but the guarantees are not the cause.
+    # Without any node nobody gets the guaranteed devices, but the guarantees are not the cause.
     if claimed > (there := _accelerators(settings)) > 0:
         yield Problem(
             key="hyperpod:teams",

@@ -43,9 +43,9 @@ _KEY_WINDOW_DAYS = 7
 # Until November 2026 it belonged to the stack itself. Without this, a stack of before would replace all of it.
 _WITHOUT_PARENT = pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)
 LOG_TYPES = ("api", "audit", "authenticator")
-# What the control plane calls on nodes: kubelet, webhooks on the ports that charts commonly use, and aggregated APIs.
-# An aggregated API that does not answer blocks the deletion of every namespace (metrics-server: EKS's add-on; Kueue:
-# its chart).
+# The control plane's calls to nodes: kubelet, webhooks on the ports that charts commonly use, and aggregated APIs. An
+# aggregated API that does not answer blocks the deletion of every namespace (metrics-server: EKS's add-on; Kueue: its
+# chart).
 _NODE_PORTS = {
     "https": 443,
     "webhook-4443": 4443,
@@ -104,8 +104,8 @@ class Eks(ComponentResource):
             self._child,
         )
         self.ready = access.ready + self._node_access(cluster)
-        # What is deleted with its namespace leaves the state before the namespace goes. If a destroy is interrupted in
-        # between, a deployment meets objects of the stack that the state has lost, and takes them over.
+        # Objects that are deleted with their namespace leave the state before the namespace does. If a destroy is
+        # interrupted in between, a deployment finds objects that the state has lost, and takes them over.
         self._kubernetes = kubernetes.Provider(
             f"{name}-kubernetes", kubeconfig=kubeconfig, upsert_existing_objects=True, opts=self._child
         )

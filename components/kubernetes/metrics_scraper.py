@@ -23,12 +23,12 @@ from ..network.subnets import plan_subnets
 PORT_NAME, PORT = "hyperpod-metric", 9450
 # A pod's label that becomes the label `group`: a target does not know its node's labels.
 GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
-# What Kubeflow's training operator and the project's jobs call a pod's job, the better one last.
+# The labels in which Kubeflow's training operator and the project's jobs name a pod's job, the better one last.
 _JOB_LABELS = ("app_kubernetes_io_name", "training_kubeflow_org_job_name")
 _SECONDS = 30
 # The guide, "Scraper configuration": the only credentials and the only name that it knows.
 _API, _TOKEN = "kubernetes.default.svc:443", "/var/run/secrets/kubernetes.io/serviceaccount/token"
-# What the charts of exporters label their pods with, app.kubernetes.io/name: kube-state-metrics and
+# The labels that the exporters' charts give their pods, app.kubernetes.io/name: kube-state-metrics and
 # prometheus-node-exporter (github.com/prometheus-community/helm-charts), dcgm-exporter (github.com/NVIDIA).
 EXPORTERS = ("kube-state-metrics", "prometheus-node-exporter", "dcgm-exporter")
 # CreateScraper, EksConfiguration, securityGroupIds.

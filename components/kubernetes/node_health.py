@@ -82,7 +82,7 @@ class NodeHealth(ComponentResource):
         labels = {"pod-security.kubernetes.io/enforce": "privileged"}
         home = core.Namespace(
             f"{name}-namespace",
-            # A folder of the node is what only this level lets a pod have.
+            # Only this level allows a pod a folder of the node.
             metadata=meta.ObjectMetaArgs(name=NAMESPACE, labels=labels),
             opts=ResourceOptions(parent=self),
         )

@@ -19,7 +19,7 @@ HUGE_PAGES_RESOURCE = "hugepages-2Mi"
 # that requests what its node does not have never starts, and libfabric works without huge pages.
 NODE_HUGE_PAGES_MIB = 5128 * 2
 POD_HUGE_PAGES_MIB = 5120
-# The names that SageMaker's queues have for what pods ask for, which differ from ours (aws/sagemaker-hyperpod-cli,
+# The names of SageMaker's queues for pods' requests, which differ from ours (aws/sagemaker-hyperpod-cli,
 # NEURON_RESOURCE_LIMIT_KEY; its walkthrough of task governance prints a queue's resources: this, CPUs, memory, GPUs and
 # EFA, and no huge pages). Kueue never admits a job that asks for anything else (flavorassigner.go; SageMaker Developer
 # Guide, "Task governance setup": excludeResourcePrefixes is empty).

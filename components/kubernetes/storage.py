@@ -10,13 +10,13 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..storage.file_systems import DEPLOYMENT_TYPE, LUSTRE_VERSION
 
-# A team's claims: its own directory, and what the linked bucket holds.
+# A team's claims: its own directory, and the contents of the linked bucket.
 CLAIM_NAME, DATA_CLAIM = "fsx-claim", "fsx-data"
 VOLUME_CLASS, LUSTRE_CLASS = "gp3", "fsx-lustre"
 EBS_DRIVER, FSX_DRIVER = "ebs.csi.aws.com", "fsx.csi.aws.com"
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
-# On file systems that claims make: the cluster id of their stack. Not CLUSTER_ID_TAG, by which nodes find the stack's
-# own file system, and which keeps the driver from deleting it.
+# On file systems that claims make: the cluster id of their stack. It is not CLUSTER_ID_TAG, by which nodes find the
+# stack's own file system, and which keeps the driver from deleting it.
 VOLUMES_TAG = "hyperpod:volumes-of"
 
 

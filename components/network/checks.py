@@ -16,7 +16,7 @@ _PRIMARY_PREFIX = 20
 
 _PRIVATE_RANGES = tuple(IPv4Network(r) for r in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 # Amazon VPC User Guide, "IPv4 CIDR block association restrictions": no VPC has link-local addresses, no second block is
-# in 198.19.0.0/16, and beside a block of a range some parts of the same range are refused.
+# in 198.19.0.0/16, and with a block of a range some parts of the same range are refused.
 _LINK_LOCAL, _NEVER_SECOND = IPv4Network("169.254.0.0/16"), IPv4Network("198.19.0.0/16")
 _REFUSED_BESIDE = (
     (IPv4Network("10.0.0.0/15"), IPv4Network("10.0.0.0/16")),

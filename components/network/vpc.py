@@ -94,7 +94,7 @@ class Network(ComponentResource):
         aws.ec2.DefaultSecurityGroup(f"{self._name}-default", vpc_id=vpc.id, ingress=[], egress=[], opts=child)
         self._flow_logs(vpc)
         self._subnets(vpc, plan)
-        # In no route table of ours: nothing but the VPC reaches the database, and it reaches nothing else.
+        # In none of our route tables: only the VPC reaches the database, and it reaches nothing else.
         self.database_subnet_ids = self._in_two_zones(vpc, "database", plan, self._args.database_zones)
         table = aws.ec2.RouteTable(f"{self._name}-private", vpc_id=vpc.id, tags=self._tags("private"), opts=child)
         self._associate("private", self.private_subnet_id, table)
@@ -299,5 +299,5 @@ class Network(ComponentResource):
 def service_name(region: Region, service: str) -> str:
     """Return the endpoint service's name: AWS's DNS suffix reversed, region, service (AWS PrivateLink guide)."""
     prefix = ".".join(reversed(region.dns_suffix.split(".")))
-    # China names the S3 gateway and a few others without its prefix; none of our regions is there.
+    # China names the S3 gateway and a few others without its prefix; the catalogue has no region there.
     return f"{prefix}.{region.name}.{service}"

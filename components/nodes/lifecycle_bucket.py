@@ -32,7 +32,7 @@ _UNTAGGED = aws.s3.BucketObjectv2OverrideProviderArgs(
 )
 
 
-# What changes objects, or the bucket so that they could be changed.
+# Actions that change objects, or the bucket so that they could be changed.
 _WRITES = [
     "s3:DeleteBucket*",
     "s3:DeleteObject*",
@@ -84,7 +84,7 @@ class LifecycleBucket(ComponentResource):
         files: dict[str, Input[Asset]] = {
             path.relative_to(args.folder).as_posix(): FileAsset(str(path)) for path in lifecycle_files(args.folder)
         }
-        # Beside the scripts, where the nodes look for them.
+        # Next to the scripts, where the nodes look for them.
         files |= {f"{own.FOLDER}/{path.name}": FileAsset(str(path)) for path in own_checks.files(keys.health_checks)}
         packages = container_packages.files(keys.slurm.container_packages)
         files |= {f"{containers.FOLDER}/{path.name}": FileAsset(str(path)) for path in packages}

@@ -156,7 +156,7 @@ BoundaryArn: TypeAlias = Annotated[
     ),
 ]
 
-# What bucket policies can compare aws:PrincipalArn with.
+# The ARNs with which bucket policies can compare aws:PrincipalArn.
 WriterArn: TypeAlias = Annotated[
     str,
     form(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .problems import Problem
 
-# What gives a file the line ends of the nodes.
+# The command that gives a file the line ends of the nodes.
 OF_UNIX = "sed -i 's/\\r$//' {path}"
 
 

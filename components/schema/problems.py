@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 
 NAMESPACE = "hyperpod"
-# Where a key is set that no file has; people see what they typed.
+# The place of a key that no file has; people see what they typed.
 BY_OPTION = "an option"
 
 
@@ -32,7 +32,7 @@ class Problem:
         )
 
 
-# What to write for a value of each type of Pulumi.yaml.
+# An example for each type of Pulumi.yaml.
 _EXAMPLES = {
     "string": "a text, in quotes",
     "integer": "a whole number",

@@ -18,7 +18,7 @@ CREATE = "create"
 # KMS, ScheduleKeyDeletion: 7 to 30 days, in which a deletion can be cancelled. Backups that people made of the file
 # system outlive the stack, and are lost with the key. A key that is pending deletion costs nothing.
 _WINDOW_DAYS = 30
-# What KMS answers of a key that can do the work (DescribeKey, KeyMetadata).
+# KMS's answer for a suitable key (DescribeKey, KeyMetadata).
 _USABLE = {
     "key_manager": ("CUSTOMER", "is managed by AWS", "a key of your own"),
     "key_state": ("Enabled", "is not enabled", "enable it: aws kms enable-key"),
@@ -86,8 +86,8 @@ def key_policy(context: Context, *, notified: bool) -> str:
     context_of_logs = {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": own}}
     account = {"AWS": f"arn:{context.partition}:iam::{context.account}:root"}
     logs = {"Service": f"logs.{context.region.name}.{context.region.dns_suffix}"}
-    # Amazon SNS Developer Guide, "Amazon SNS key management": who publishes to an encrypted topic uses its key, and
-    # EventBridge sends nothing that a condition could tell.
+    # Amazon SNS Developer Guide, "Amazon SNS key management": publishers to an encrypted topic use its key, and
+    # EventBridge sends no condition keys.
     publish, here = ["kms:Decrypt", "kms:GenerateDataKey*"], {"StringEquals": {"aws:SourceAccount": context.account}}
     alerts = [
         {"Sid": "Alerts", "Principal": _services("aps", "cloudwatch"), **allow(publish, ["*"], here)},

@@ -13,7 +13,7 @@ from ..common.context import Context
 from ..common.names import log_group
 
 SESSION_LOG_DAYS = 90
-# The name of the document, of which ``hyperpod node connect`` starts its sessions.
+# The name of the document for the sessions of ``hyperpod node connect``.
 SESSION = "session"
 # The log group to which a node sends its sessions.
 SESSIONS = "sessions"

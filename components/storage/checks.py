@@ -16,7 +16,7 @@ FSX_EFA_STEPS_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
 FSX_EFA_MAX_CONNECTIONS = 1024
 # GiB of a storage server of Lustre, with EFA times the throughput; GiB of a metadata server.
 _SERVER_GIB, _EFA_SERVER, _METADATA_SERVER_GIB = 2400, 4_800_000, 24000
-# What the stack decides about a file system that it makes; of these, what also holds for one for /home.
+# Keys of a file system that the stack creates, and those of them that also hold for /home.
 _OF_OWN = ("storageGiB", "throughput", "compression", "backupDays", "retainOnDelete")
 _OF_HOMES_TOO = ("backupDays", "retainOnDelete")
 

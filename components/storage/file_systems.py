@@ -24,9 +24,9 @@ MOUNT_POINT = "/fsx"
 # "Availability by AWS Region"), if not in each of its zones (assumption aws-openzfs-zone). It repairs itself within
 # about 30 minutes ("Availability and durability").
 HOME_DEPLOYMENT_TYPE = "SINGLE_AZ_1"
-# Root of the nodes makes the people's folders. "crossmnt" shows snapshots, and with "sync", FSx's default as well, what
-# is written is on disk (Amazon FSx API Reference, OpenZFSClientConfiguration; exports(5)). Who reaches it at all is up
-# to the security groups.
+# Root of the nodes makes the people's folders. "crossmnt" shows snapshots, and with "sync", FSx's default as well,
+# written data is on disk (Amazon FSx API Reference, OpenZFSClientConfiguration; exports(5)). The security groups decide
+# who reaches it.
 HOME_OPTIONS = ("rw", "crossmnt", "sync", "no_root_squash")
 
 
@@ -77,7 +77,7 @@ class Storage(ComponentResource):
             )
             self.capacity_gib = file_system.storage_capacity.apply(lambda gib: gib or 0)
             throughput = file_system.per_unit_storage_throughput
-            # Of what is read, a preview of some CLIs does not know the id, and would replace the link.
+            # In a preview some CLIs do not know the id of a read resource, and would replace the link.
             self.file_system_id = Output.from_input(fsx.file_system_id)
         else:
             file_system = self._lustre(name, args)

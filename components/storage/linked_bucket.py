@@ -11,7 +11,7 @@ from ..schema.problems import Problem
 _BUCKET = "hyperpod:fsx.linkedBucket"
 
 
-# How S3 answers HeadBucket where there is no such bucket, and where it is in another region than the one asked.
+# S3's answers to HeadBucket for a missing bucket, and for one in another region.
 _MISSING, _MOVED = ("couldn't find resource", "StatusCode: 404", "NoSuchBucket"), ("StatusCode: 301",)
 
 

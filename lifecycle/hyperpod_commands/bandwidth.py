@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rating:
-    """How a test ended. ``wrong`` is None if no value was checked."""
+    """The result of a test. ``wrong`` is None if no value was checked."""
 
     passed: bool
     rows: List[Row]
@@ -73,12 +73,12 @@ class Rating:
     reasons: List[str]
 
     def record(self) -> Dict[str, Any]:
-        """For --json."""
+        """Return the rating for --json."""
         return asdict(self)
 
 
 def parse(test: str, text: str) -> Tuple[List[Row], List[str]]:
-    """The rows that nccl-tests, gloo's sweep (same columns) or nccom-test printed, and the malformed rows.
+    """Parse the rows that nccl-tests, gloo's sweep (same columns) or nccom-test printed, and the malformed rows.
 
     A row is malformed if another rank's output is between its columns, or a number is invalid. nccom-test's rows count
     as checked after a command line with --check.
@@ -101,7 +101,7 @@ def parse(test: str, text: str) -> Tuple[List[Row], List[str]]:
 
 
 def _nccl(columns: List[str]) -> Tuple[float, float, float, Optional[int]]:
-    """The better of out of place and in place. Old releases print no root column. Raises ValueError."""
+    """Return the better of out of place and in place. Old releases print no root column. Raises ValueError."""
     if columns and columns[0].isalpha():  # the reduction
         columns = columns[1:]
     if len(columns) in (5, 9):  # the root
@@ -114,7 +114,7 @@ def _nccl(columns: List[str]) -> Tuple[float, float, float, Optional[int]]:
 
 
 def _nccom(columns: List[str], checked: bool) -> Tuple[float, float, float, Optional[int]]:
-    """The three numbers. With --check, the test itself fails if a value is wrong. Raises ValueError."""
+    """Return the three numbers. With --check, the test itself fails if a value is wrong. Raises ValueError."""
     if len(columns) != 3:
         raise ValueError
     return (*_numbers(columns), 0 if checked else None)
@@ -133,13 +133,13 @@ def _finite(column: str) -> float:
 
 
 def _wrong(column: str) -> int:
-    """nccl-tests prints the number with %g, like 2.68435e+08. Old releases print the largest error, like 1e-07."""
+    """Parse the number of wrong values: %g, like 2.68435e+08. Old releases print the largest error, like 1e-07."""
     number = float(column)
     return int(number) if math.isfinite(number) else 1
 
 
 def placement(text: str) -> Optional[Tuple[int, int]]:
-    """Number of nodes, and of ranks on each, from the list that nccl-tests prints; None without such a list."""
+    """Return the number of nodes, and of ranks on each, from nccl-tests' list; None without such a list."""
     ranks = dict(_RANK.findall(_LABEL.sub("", text)))
     nodes = len(set(ranks.values()))
     return (nodes, max(1, len(ranks) // nodes)) if nodes else None
@@ -148,7 +148,7 @@ def placement(text: str) -> Optional[Tuple[int, int]]:
 def threshold(
     collective: str, backend: str, wire_gbps: float, nodes: int, ranks_per_node: int, share: float = 1.0
 ) -> Optional[float]:
-    """GB/s that healthy nodes reach; None if unknown. ``share`` is the fraction of a node's devices in use."""
+    """Return the GB/s that healthy nodes reach; None if unknown. ``share``: the fraction of a node's devices in use."""
     if nodes < 2 or not wire_gbps:
         return None
     wire = wire_gbps / 8 * share * EFFICIENCY[backend]
@@ -161,7 +161,7 @@ def threshold(
 
 
 def rate(test: str, text: str, limit: Optional[float], failure: str = "") -> Rating:
-    """PASS or FAIL from a test's output: it finished, no value is wrong, and the peak is not below the limit.
+    """Return PASS or FAIL from a test's output: it finished, no value is wrong, and the peak is not below the limit.
 
     ``failure`` is anything else that went wrong, for example the exit status.
     """
@@ -191,7 +191,7 @@ def rate(test: str, text: str, limit: Optional[float], failure: str = "") -> Rat
 
 
 def _end(text: str) -> Tuple[Optional[float], List[str]]:
-    """The average that the test printed last, and the errors that it, MPI or the network reported."""
+    """Return the average that the test printed last, and the errors that it, MPI or the network reported."""
     reasons = []
     bounds = _OUT_OF_BOUNDS.search(text)
     if bounds and (bounds.group(1) != "0" or bounds.group(2) == "FAILED"):
@@ -210,7 +210,7 @@ def _end(text: str) -> Tuple[Optional[float], List[str]]:
 
 
 def verdict(rating: Rating, hints: List[str]) -> List[str]:
-    """The summary at the end of every test's output."""
+    """Return the summary at the end of every test's output."""
     limit = f"{rating.threshold:.2f} GB/s" if rating.threshold is not None else "none (only correctness is rated)"
     wrong = "not checked" if rating.wrong is None else rating.wrong
     lines = [
@@ -226,7 +226,7 @@ def verdict(rating: Rating, hints: List[str]) -> List[str]:
 
 
 def hints(transport: str) -> List[str]:
-    """The usual causes of a slow or failed test, most likely first."""
+    """Return the usual causes of a slow or failed test, most likely first."""
     common = [
         "sinfo -R and /fsx/.hyperpod/nodes/*.json: nodes that came up degraded",
         "run it again with NCCL_DEBUG=INFO, which shows the network that each rank chose",

@@ -36,8 +36,7 @@ def main() -> int:
 
 
 def idle_workers(group: Group) -> int:
-    """How many nodes of a worker group's partition are idle and take jobs. sinfo's own filter by state takes drained
-    nodes for idle ones."""
+    """Count a partition's idle nodes that take jobs. sinfo's own filter by state counts drained nodes as idle."""
     chosen = ["-p", group.partition] if group.partition else []
     lines = [line.split() for line in run(["sinfo", "-h", "-o", "%D %t", *chosen]).splitlines()]
     return sum(int(words[0]) for words in lines if words[1:] == ["idle"])

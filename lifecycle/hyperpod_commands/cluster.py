@@ -1,4 +1,4 @@
-"""The cluster as the commands see it: this node's record, an allocation, and what its workers report."""
+"""The cluster as the commands see it: this node's record, an allocation, and the workers' reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BIN = "/opt/hyperpod/bin"
 LIB = "/opt/hyperpod/lib"
 STATE = "/etc/hyperpod"
 PERSON = "ubuntu"
-# Whom Session Manager logs in where HyperPod does not log in root. Other nodes and Slurm's accounting do not know this
+# The user of Session Manager if HyperPod does not log in root. Other nodes and Slurm's accounting do not know this
 # user, who may use sudo without a password (Systems Manager User Guide, "Turn off or turn on ssm-user account
 # administrative permissions").
 SESSION_USER = "ssm-user"
@@ -32,18 +32,18 @@ class Trouble(Exception):
 
 @dataclass(frozen=True)
 class Workers:
-    """The workers of an allocation, in Slurm's order, and what they have in common."""
+    """The workers of an allocation, in Slurm's order, and their common properties."""
 
     facts: Sequence[Mapping[str, Any]]
 
     @property
     def names(self) -> List[str]:
-        """Host names."""
+        """The host names."""
         return [str(fact["hostname"]) for fact in self.facts]
 
     @property
     def first(self) -> Mapping[str, Any]:
-        """The node that rank 0 runs on."""
+        """The node on which rank 0 runs."""
         return self.facts[0]
 
     @property
@@ -58,12 +58,12 @@ class Workers:
         return dict(safest["environment"])
 
     def everywhere(self, key: str) -> str:
-        """A path that is the same on all nodes; empty if it differs."""
+        """Return a path that is the same on all nodes; empty if it differs."""
         values = {str(fact[key]) for fact in self.facts}
         return values.pop() if len(values) == 1 else ""
 
     def complaints(self) -> List[str]:
-        """Differences between the nodes that users should know."""
+        """Return differences between the nodes that users should know."""
         found = []
         if len({fact["transport"] for fact in self.facts}) > 1:
             each = ", ".join(f"{fact['hostname']} {fact['transport']}" for fact in self.facts)
@@ -85,9 +85,9 @@ def record(path: str = f"{STATE}/{node_record.NAME}") -> NodeRecord:
 
 
 def worker_group(own: NodeRecord, partition: Optional[str]) -> Group:
-    """The first worker group with accelerators, or without any the first; if a partition is given, of those in it.
+    """Return the first worker group with accelerators, or the first without any; of a partition, if one is given.
 
-    Its partition is the group's own where it shares the other one, so that nothing is measured across groups.
+    Its partition is the group's own if it shares the other one, so that no test spans groups.
     """
     every = [group for group in own.parameters.instance_groups if group.role == "worker"]
     workers = [group for group in every if partition in (None, group.name, group.partition)]
@@ -99,7 +99,7 @@ def worker_group(own: NodeRecord, partition: Optional[str]) -> Group:
 
 
 def run(command: Sequence[str], timeout: float = 120, stdin: str = "") -> str:
-    """A command's output. Raises Trouble with the last line of its error."""
+    """Return a command's output. Raises Trouble with the last line of its error."""
     try:
         done = subprocess.run(
             list(command),
@@ -121,7 +121,7 @@ def run(command: Sequence[str], timeout: float = 120, stdin: str = "") -> str:
 
 
 def ask_workers(nodes: int) -> Workers:
-    """Inside an allocation: every node's facts, as the node reports them."""
+    """Return every node's facts, as the node reports them; inside an allocation."""
     command = ["srun", "--mpi=none", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--gres=none"]
     out = run([*command, f"{BIN}/hyperpod-node-facts"])
     answers = {}
@@ -152,8 +152,9 @@ def as_person(command: str) -> None:
 
 
 def of_session(command: str) -> None:
-    """Continue as ubuntu if the caller is Session Manager's own user, who is on this node alone: before running jobs,
-    AWS says, switch to ubuntu (SageMaker Developer Guide, "Accessing your SageMaker HyperPod cluster nodes")."""
+    """Continue as ubuntu if the caller is Session Manager's own user, who exists only on this node: before running
+    jobs, AWS says, switch to ubuntu (SageMaker Developer Guide, "Accessing your SageMaker HyperPod cluster nodes").
+    """
     try:
         if pwd.getpwuid(os.geteuid()).pw_name != SESSION_USER:
             return

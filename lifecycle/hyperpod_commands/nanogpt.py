@@ -90,7 +90,7 @@ def _options() -> argparse.ArgumentParser:
 
 
 def _folder(asked: Optional[str], new: str) -> Path:
-    """The checkpoint folder: the requested one, or a new one. Other users could guess a new one's name."""
+    """Return the checkpoint folder: the requested one, or a new one. Other users could guess a new one's name."""
     out = Path(os.path.realpath(asked or new))
     out.parent.mkdir(parents=True, exist_ok=True)
     if os.geteuid() == 0:
@@ -156,7 +156,7 @@ def _state(job: str) -> str:
 
 
 def _follow(job: str, log: Path, position: int) -> str:
-    """Show the log as it grows, until the job ends. Returns its last state."""
+    """Show the log as it grows, until the job ends. Return its last state."""
     last, unknown = "", 0
     while True:
         state = _state(job)

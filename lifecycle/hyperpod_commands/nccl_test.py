@@ -25,9 +25,8 @@ COLLECTIVES = (
 GLOO = ("all_reduce", "all_gather", "broadcast", "reduce", "scatter", "gather", "sendrecv")
 # mpirun forwards no variables by itself. These are passed to the ranks explicitly.
 FORWARDED = ("LD_LIBRARY_PATH", "NCCL_", "FI_")
-# Where the ranks' loader looks besides: AWS's images have CUDA's NCCL beside the tests, and name its folder only in a
-# login shell (awsome-distributed-ai, nccl-tests-ami.sbatch). Without the plugin's folder NCCL uses Ethernet, and says
-# nothing.
+# Further folders for the ranks' loader: AWS's images have CUDA's NCCL next to the tests, and name its folder only in a
+# login shell (awsome-distributed-ai, nccl-tests-ami.sbatch). Without the plugin's folder NCCL silently uses Ethernet.
 CUDA = re.compile(r"/usr/local/cuda[^/]*")
 LIBRARIES = (
     "/opt/amazon/ofi-nccl/lib",
@@ -55,7 +54,7 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Return the command's options."""
     found = argparse.ArgumentParser(prog="run-nccl-test", description=__doc__.split("\n")[0] if __doc__ else "")
     found.add_argument("nodes", nargs="?", type=int, default=2, help="number of workers (default 2)")
     found.add_argument("gpus", nargs="?", type=int, default=0, help="GPUs per worker (default: all)")
@@ -108,7 +107,7 @@ def measure(options: argparse.Namespace, per_node: int) -> int:
 
 
 def choose(workers: Workers) -> str:
-    """nccl if the workers can run it; gloo if they have only Ethernet and no nccl-tests."""
+    """Choose nccl if the workers can run it; gloo if they have only Ethernet and no nccl-tests."""
     if workers.everywhere("nccl_tests"):
         return "nccl"
     if workers.transport == "tcp":
@@ -120,7 +119,7 @@ def choose(workers: Workers) -> str:
 
 
 def limit(options: argparse.Namespace, backend: str, workers: Workers, per_node: int) -> "float | None":
-    """GB/s that these workers should reach; None if unknown."""
+    """Return the GB/s that these workers should reach; None if unknown."""
     group = workers.first["group"]
     if backend == "gloo" and workers.transport != "tcp":
         return None  # the instance type's figure is EFA's, which gloo does not use
@@ -130,8 +129,9 @@ def limit(options: argparse.Namespace, backend: str, workers: Workers, per_node:
 
 
 def mpirun(options: argparse.Namespace, workers: Workers, per_node: int) -> List[str]:
-    """nccl-tests under Open MPI, on these workers of the allocation. MPI itself uses TCP; the workers' variables select
-    NCCL's transport."""
+    """Return the command for nccl-tests under Open MPI, on these workers of the allocation. MPI itself uses TCP; the
+    workers' variables select NCCL's transport.
+    """
     program = workers.everywhere("nccl_tests") + f"/{options.collective}_perf"
     launcher = str(workers.first["mpirun"] or "/opt/amazon/openmpi/bin/mpirun")
     command = [launcher, "-np", str(options.nodes * per_node), "--map-by", f"ppr:{per_node}:node", "--bind-to", "none"]
@@ -148,7 +148,7 @@ def mpirun(options: argparse.Namespace, workers: Workers, per_node: int) -> List
 
 
 def libraries(program: str) -> str:
-    """The ranks' LD_LIBRARY_PATH: the person's own folders, and those that the tests need."""
+    """Return the ranks' LD_LIBRARY_PATH: the person's own folders, and those that the tests need."""
     beside = CUDA.match(program)
     cuda = beside.group(0) if beside else "/usr/local/cuda"
     own = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
@@ -156,7 +156,7 @@ def libraries(program: str) -> str:
 
 
 def gloo(options: argparse.Namespace, workers: Workers) -> List[str]:
-    """The same sweep with PyTorch's gloo, on these workers of the allocation."""
+    """Return the command for the same sweep with PyTorch's gloo, on these workers of the allocation."""
     if options.collective not in GLOO:
         raise Trouble(f"gloo has no {options.collective}; it has {', '.join(GLOO)}")
     python = workers.everywhere("python")
@@ -207,7 +207,7 @@ def run_test(command: Sequence[str], timeout: float, show: Callable[[str], None]
 
 
 def failure(code: int, text: str) -> str:
-    """What the exit status from ``run_test`` means; empty if it is 0."""
+    """Return the meaning of the exit status from ``run_test``; empty if it is 0."""
     if not code:
         return ""
     said = [line for line in text.splitlines()[1:] if line.strip()]

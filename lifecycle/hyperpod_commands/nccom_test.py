@@ -90,7 +90,7 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Return the command's options."""
     found = argparse.ArgumentParser(prog="run-nccom-test", description=(__doc__ or "").split("\n")[0])
     found.add_argument("nodes", nargs="?", type=int, default=2, help="number of workers (default 2)")
     found.add_argument("workers", nargs="?", type=int, default=0, help="NeuronCores per worker (default: all)")
@@ -103,7 +103,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def command(options: argparse.Namespace, workers: Workers, per_node: int, sizes: Sequence[str]) -> List[str]:
-    """nccom-test on the first node, by its full path. It reaches the other nodes over ssh with its own MPI."""
+    """Return the command for nccom-test on the first node, by its full path. Its own MPI reaches the other nodes by
+    ssh.
+    """
     program = str(workers.first["nccom_test"])
     if not program:
         raise Trouble(f"{workers.names[0]} has no /opt/aws/neuron/bin/nccom-test: the Neuron tools are not installed")

@@ -27,7 +27,7 @@ HAS_TORCH = (
 
 
 def facts(state: str = STATE) -> Dict[str, Any]:
-    """What this node is, from its record and its current state."""
+    """Return what this node is, from its record and its current state."""
     try:
         own = record(f"{state}/{node_record.NAME}")
     except Trouble as trouble:
@@ -47,7 +47,7 @@ def facts(state: str = STATE) -> Dict[str, Any]:
 
 
 def task_environment(state: str = STATE) -> Dict[str, str]:
-    """The variables that a job's tasks get here."""
+    """Return the variables that a job's tasks get here."""
     try:
         text = Path(state, "task.env").read_text(encoding="utf-8")
     except OSError:
@@ -57,13 +57,13 @@ def task_environment(state: str = STATE) -> Dict[str, str]:
 
 
 def devices(gres: str) -> int:
-    """Accelerators in /dev."""
+    """Count the accelerators in /dev."""
     stem = {"gpu": "nvidia", "neuron": "neuron"}.get(gres.partition(":")[0])
     return len([p for p in Path("/dev").glob(f"{stem}[0-9]*") if p.name[len(stem) :].isdigit()]) if stem else 0
 
 
 def nccl_tests() -> str:
-    """The folder of the nccl-tests binaries; empty if there is none."""
+    """Return the folder of the nccl-tests binaries; empty if there is none."""
     for pattern in NCCL_TESTS:
         for folder in sorted(Path("/").glob(pattern), reverse=True):
             if os.access(str(folder / "all_reduce_perf"), os.X_OK):
@@ -72,7 +72,7 @@ def nccl_tests() -> str:
 
 
 def python() -> str:
-    """A Python that has PyTorch; empty if there is none. HYPERPOD_PYTHON is tried first."""
+    """Return a Python that has PyTorch; empty if there is none. HYPERPOD_PYTHON is tried first."""
     for name in (os.environ.get("HYPERPOD_PYTHON", ""), *PYTHONS):
         path: Optional[str] = shutil.which(name) if name else None
         if path and subprocess.call([path, "-c", HAS_TORCH], stderr=subprocess.DEVNULL) == 0:

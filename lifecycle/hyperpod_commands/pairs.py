@@ -26,8 +26,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the pairs say. ``limit`` is in GB/s. ``switches`` are pairs of topology blocks, ``common`` is true if no
-    pair is fast, which says nothing about single nodes."""
+    """The result of the pairs. ``limit`` is in GB/s. ``switches`` are pairs of topology blocks, ``common`` is true if
+    no pair is fast, which says nothing about single nodes.
+    """
 
     limit: float
     fastest: float
@@ -42,14 +43,14 @@ class Findings:
         return not (self.nodes or self.links or self.switches or self.common)
 
     def record(self) -> Dict[str, Any]:
-        """For --json."""
+        """Return the findings for --json."""
         return asdict(self)
 
 
 def rounds(nodes: Sequence[str]) -> List[List[Tuple[str, str]]]:
-    """Rounds of disjoint pairs, in each of which a node has a partner that it did not have before.
+    """Return rounds of disjoint pairs, in each of which a node has a partner that it did not have before.
 
-    As many as the logarithm of the number of nodes to the base 2, and one more, so that most partners of a node are
+    Their number is the logarithm of the number of nodes to the base 2, plus one, so that most partners of a node are
     good even if one is not. An odd number leaves one node out of each round. This is the circle method of tournaments.
     """
     ring: List[Optional[str]] = [*nodes, *([None] if len(nodes) % 2 else [])]
@@ -63,7 +64,7 @@ def rounds(nodes: Sequence[str]) -> List[List[Tuple[str, str]]]:
 
 
 def judge(pairs: Sequence[Pair], threshold: Optional[float], blocks: Mapping[str, str]) -> Findings:
-    """What is slow: below SHARE of the fastest pair, or below the threshold in GB/s that every pair should reach.
+    """Find what is slow: below SHARE of the fastest pair, or below the threshold in GB/s that every pair should reach.
 
     ``blocks`` names the topology block (leaf switch) of each node, as far as it is known. Raises ValueError without
     pairs.
@@ -81,7 +82,9 @@ def judge(pairs: Sequence[Pair], threshold: Optional[float], blocks: Mapping[str
 def _switches(
     pairs: Sequence[Tuple[str, str]], slow: Sequence[Tuple[str, str]], blocks: Mapping[str, str]
 ) -> Tuple[List[Tuple[str, str]], List[Tuple[str, str]]]:
-    """Blocks between which every pair is slow while both have a fast pair inside; and the slow pairs that remain."""
+    """Return blocks between which every pair is slow while both have a fast pair inside; and the slow pairs that
+    remain.
+    """
 
     def between(pair: Tuple[str, str]) -> Tuple[str, str]:
         one, other = sorted(blocks.get(node, "") for node in pair)
@@ -99,7 +102,9 @@ def _switches(
 def _nodes(
     pairs: Sequence[Tuple[str, str]], slow: Sequence[Tuple[str, str]]
 ) -> Tuple[List[str], List[Tuple[str, str]]]:
-    """Nodes that explain several slow pairs, each most of its own, the worst first; and the slow pairs that remain."""
+    """Return nodes that explain several slow pairs, each most of its own, the worst first; and the slow pairs that
+    remain.
+    """
     tested = Counter(node for pair in pairs for node in pair)
     found: List[str] = []
     rest = list(slow)
@@ -113,7 +118,7 @@ def _nodes(
 
 
 def verdict(findings: Findings) -> List[str]:
-    """What was found, in lines for people."""
+    """Return the findings, in lines for people."""
     limit = f"{findings.limit:.2f} GB/s"
     lines = [f"Fastest pair: {findings.fastest:.2f} GB/s; slow is below {limit}"]
     lines += [f"slow node: {node}, in most of its pairs" for node in findings.nodes]

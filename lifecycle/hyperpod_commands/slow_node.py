@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Return the command's options."""
     found = argparse.ArgumentParser(prog=NAME, description=(__doc__ or "").split("\n")[0])
     found.add_argument("nodes", nargs="?", type=int, default=0, help="number of workers (default: all idle ones)")
     found.add_argument("-p", "--partition")
@@ -125,7 +125,7 @@ class Tester:
 
 
 def topology() -> Dict[str, str]:
-    """The leaf switch or block of each node, as far as Slurm knows its topology."""
+    """Return the leaf switch or block of each node, as far as Slurm knows its topology."""
     try:
         shown = run(["scontrol", "show", "topology"], timeout=20)
     except Trouble:
@@ -138,7 +138,7 @@ def topology() -> Dict[str, str]:
 
 
 def _leaves(shown: str) -> List[Tuple[str, str]]:
-    """Names of leaf switches (Level=0) and blocks, and their nodes."""
+    """Return names of leaf switches (Level=0) and blocks, and their nodes."""
     words = [dict(word.partition("=")[::2] for word in line.split() if "=" in word) for line in shown.splitlines()]
     return [
         (fields.get("SwitchName") or fields["BlockName"], fields["Nodes"])

@@ -24,13 +24,13 @@ from .node_facts import devices
 
 SUMMARY = "/var/log/hyperpod/summary.json"
 # AWS's own check found that metadata and pings go over TCP by design (aws-parallelcluster, pull request 7572); so many
-# messages without one of file data, which goes over EFA, are none of an idle node.
+# messages without one of file data, which goes over EFA, do not come from an idle node.
 TCP_ALONE = 100_000
 Check = Tuple[str, Callable[[NodeRecord], str]]
 
 
 def boot(_: NodeRecord) -> str:
-    """How the lifecycle script ended."""
+    """Check how the lifecycle script ended."""
     summary: Dict[str, Any] = json.loads(Path(SUMMARY).read_text(encoding="utf-8"))
     bad = [s for s in summary["steps"] if s["result"] not in ("ok", "skipped")]
     if bad:
@@ -40,7 +40,7 @@ def boot(_: NodeRecord) -> str:
 
 
 def shared(own: NodeRecord) -> str:
-    """A file can be written to the shared file system and read back."""
+    """Check that a file can be written to the shared file system and read back."""
     mount_point = own.parameters.fsx_mount
     if not os.path.ismount(mount_point):
         raise Trouble(f"{mount_point} is not mounted")
@@ -52,7 +52,7 @@ def shared(own: NodeRecord) -> str:
 
 
 def munge(_: NodeRecord) -> str:
-    """MUNGE accepts its own credential."""
+    """Check that MUNGE accepts its own credential."""
     credential = run(["munge", "-n"], timeout=10)
     subprocess.run(
         ["unmunge"], input=credential, stdout=subprocess.DEVNULL, universal_newlines=True, check=True, timeout=10
@@ -61,7 +61,7 @@ def munge(_: NodeRecord) -> str:
 
 
 def slurm(own: NodeRecord) -> str:
-    """The controller answers, and a worker accepts jobs."""
+    """Check that the controller answers, and a worker accepts jobs."""
     ping = run(["scontrol", "ping"], timeout=20)
     if "UP" not in ping:
         raise Trouble(ping.strip())
@@ -77,7 +77,7 @@ def slurm(own: NodeRecord) -> str:
 
 
 def topology(own: NodeRecord) -> str:
-    """Slurm can plan with every node: HyperPod's map of the network has it."""
+    """Check that Slurm can plan with every node: HyperPod's map of the network has it."""
     if own.group.role != "controller":
         return "the controller's"
     host = Host(Settings.from_environment())
@@ -102,13 +102,13 @@ def topology(own: NodeRecord) -> str:
 
 
 def _few(names: Set[str]) -> str:
-    """Ten names, and how many more."""
+    """Return ten names, and how many more."""
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return ", ".join(sorted(names)[:10]) + more
 
 
 def accelerators(own: NodeRecord) -> str:
-    """The node has as many devices as its instance type should."""
+    """Check that the node has as many devices as its instance type should."""
     group = own.group
     wanted, there = group.accelerators, devices(group.gres)
     if there < wanted:
@@ -117,7 +117,7 @@ def accelerators(own: NodeRecord) -> str:
 
 
 def transport(own: NodeRecord) -> str:
-    """The transport is the best that the instance type supports."""
+    """Check that the transport is the best that the instance type supports."""
     group = own.group
     known = ("efa-rdma" if group.rdma_read else "efa-sendrecv") if group.efa == "yes" else own.transport
     probe = f"{own.probe.devices} EFA devices, RDMA read {own.probe.rdma_read} ({own.probe.source})"
@@ -127,14 +127,14 @@ def transport(own: NodeRecord) -> str:
 
 
 def role(_: NodeRecord) -> str:
-    """Only root, and AWS's agents, get the node's role."""
+    """Check that only root, and AWS's agents, get the node's role."""
     if why := metadata_guard.opened(Host(Settings.from_environment())):
         raise Trouble(why)
     return "only root reaches instance metadata"
 
 
 def lustre(own: NodeRecord) -> str:
-    """The file system is used over EFA where it and the instance type can."""
+    """Check that the file system is used over EFA if it and the instance type can."""
     wanted = own.group.lustre_efa_interfaces if own.parameters.fsx_efa else 0
     if not wanted:
         return "TCP, as the stack and the instance type have it"
@@ -155,7 +155,7 @@ def lustre(own: NodeRecord) -> str:
 
 
 def lnet(text: str) -> Tuple[int, Dict[str, int]]:
-    """Of what lnetctl shows: the EFA interfaces that are up, and the messages that each kind of net has sent."""
+    """Parse lnetctl's output: the EFA interfaces that are up, and the messages that each kind of net has sent."""
     up, net, sent = 0, "", {"efa": 0, "tcp": 0}
     for key, value in re.findall(r"\b(net type|status|send_count): (\w+)", text):
         if key == "net type":
@@ -168,7 +168,7 @@ def lnet(text: str) -> Tuple[int, Dict[str, int]]:
 
 
 def commands(_: NodeRecord) -> str:
-    """The commands are installed."""
+    """Check that the commands are installed."""
     missing = [n for n in ("run-nccl-test", "run-nccom-test", "run-nanogpt") if not os.access(f"{BIN}/{n}", os.X_OK)]
     if missing:
         raise Trouble(f"missing in {BIN}: {', '.join(missing)}")
@@ -183,7 +183,7 @@ CHECKS: List[Check] = [
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """Return the command's options."""
     found = argparse.ArgumentParser(prog="hyperpod-validate", description=(__doc__ or "").split("\n")[0])
     found.add_argument("--json", action="store_true", help="print the result as JSON")
     return found

@@ -1,4 +1,4 @@
-"""Runs the steps, writes the summary, exits non-zero when a required step failed. on_create.sh starts it."""
+"""Runs the steps, writes the summary, exits non-zero if a required step failed. on_create.sh starts it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .host.settings import Settings
 
 
 def log(line: str) -> None:
-    """One line for the log and CloudWatch."""
+    """Write one line for the log and CloudWatch."""
     print(line, flush=True)
 
 
 def boot(host: Host) -> int:
-    """All of it, on a real machine or a fake one. The exit status."""
+    """Run all steps, on a real machine or a fake one. Return the exit status."""
     node = Node(host)
     start = host.now()
     outcomes = Runner(node, for_orchestrator(node), log).run()
@@ -60,7 +60,7 @@ def _file(node: Node, record: "dict[str, object]") -> None:
 
 
 def main() -> int:
-    """One run at a time: a second one would race with the first for the same files."""
+    """Boot, one run at a time: a second one would race with the first for the same files."""
     settings = Settings.from_environment()
     os.umask(0o022)
     if os.geteuid() != 0:

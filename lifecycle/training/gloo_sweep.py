@@ -82,7 +82,7 @@ def _factor(collective: str, world: int) -> float:
 
 
 def _operation(torch: Any, dist: Any, name: str, count: int, rank: int, world: int) -> Tuple[Callable[[], Any], Any]:
-    """The collective, and a function that checks its first result."""
+    """Return the collective, and a function that checks its first result."""
     ours = torch.full((count,), float(rank + 1))
     part = max(1, count // world)
     parts = [torch.zeros(part) for _ in range(world)]
@@ -123,7 +123,7 @@ def _operation(torch: Any, dist: Any, name: str, count: int, rank: int, world: i
 def _measure(
     torch: Any, dist: Any, options: argparse.Namespace, count: int, rank: int, world: int
 ) -> Tuple[float, int]:
-    """The slowest rank's seconds per round, and the number of wrong values in the first round."""
+    """Return the slowest rank's seconds per round, and the number of wrong values in the first round."""
     operation, check = _operation(torch, dist, options.collective, count, rank, world)
     operation()
     wrong = torch.tensor([float(check())])

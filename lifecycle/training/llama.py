@@ -1,4 +1,4 @@
-"""What the Llama trainers of jobs/slurm have in common: published sizes, options, tokens, learning rate."""
+"""The common parts of the Llama trainers of jobs/slurm: published sizes, options, tokens, learning rate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEPT = 2
 
 
 def parser(description: str, sizes: Sequence[str] = tuple(SIZES)) -> argparse.ArgumentParser:
-    """The options that all trainers take."""
+    """Return the options that all trainers take."""
     found = argparse.ArgumentParser(description=description)
     found.add_argument("--model", choices=sorted(sizes), default="7b" if "7b" in sizes else sizes[0])
     found.add_argument("--pretrained", help="Hugging Face model to start from; gated models need HF_TOKEN")
@@ -44,9 +44,9 @@ def parser(description: str, sizes: Sequence[str] = tuple(SIZES)) -> argparse.Ar
 
 
 def tokens(options: argparse.Namespace) -> Any:
-    """``--data`` as an array on disk; None for random tokens.
+    """Return ``--data`` as an array on disk; None for random tokens.
 
-    Raises SystemExit where there is no such file, or not one whole sequence in it.
+    Raises SystemExit if there is no such file, or less than one sequence in it.
     """
     if not options.data:
         return None
@@ -62,7 +62,7 @@ def tokens(options: argparse.Namespace) -> Any:
 
 
 def batch(options: argparse.Namespace, data: Any, step: int, rank: int) -> Any:
-    """This step's sequences, on the CPU. They depend on step and rank alone: a resumed run reads the same data."""
+    """Return this step's sequences, on the CPU. They depend only on step and rank: a resumed run repeats them."""
     import torch
 
     generator = torch.Generator().manual_seed(options.seed + step * 100_003 + rank)
@@ -74,7 +74,7 @@ def batch(options: argparse.Namespace, data: Any, step: int, rank: int) -> Any:
 
 
 def rate(options: argparse.Namespace, step: int) -> float:
-    """The learning rate: linear warm-up, then cosine decay to a tenth."""
+    """Return the learning rate: linear warm-up, then cosine decay to a tenth."""
     if step < options.warmup:
         return float(options.rate * (step + 1) / options.warmup)
     share = (step - options.warmup) / max(1, options.steps - options.warmup)
@@ -82,7 +82,7 @@ def rate(options: argparse.Namespace, step: int) -> float:
 
 
 def place() -> Tuple[int, int, int]:
-    """Rank, number of ranks and rank on this node; Slurm's variables become those of torchrun, which PyTorch reads."""
+    """Return rank, number of ranks and rank on this node; Slurm's variables become torchrun's, which PyTorch reads."""
     if "RANK" not in os.environ:
         for ours, slurm in (("RANK", "PROCID"), ("WORLD_SIZE", "NTASKS"), ("LOCAL_RANK", "LOCALID")):
             os.environ[ours] = os.environ[f"SLURM_{slurm}"]
@@ -98,7 +98,7 @@ def train(
     one: Callable[[Any, float], Any],
     save: Callable[[int], None],
 ) -> None:
-    """The steps from ``first`` on, until the last one or until a rank is asked to stop.
+    """Run the steps from ``first`` on, until the last one or until a rank is asked to stop.
 
     ``one``: trains on these sequences at that learning rate, and returns the loss, a tensor on the rank's device.
     ``save``: writes a checkpoint, on all ranks.
@@ -115,7 +115,8 @@ def train(
         due = step == options.steps - 1 or (step > first and step % options.save_every == 0)
         if step % options.log_every and not due:
             continue
-        # One all-reduce for what all ranks must agree on: the mean loss, and whether any of them was asked to stop.
+        # One all-reduce for the values on which all ranks must agree: the mean loss, and whether any of them was asked
+        # to stop.
         both = torch.stack([loss.detach().float() / world, torch.tensor(float(bool(asked)), device=loss.device)])
         dist.all_reduce(both)
         mean, stopping = float(both[0]), bool(both[1] > 0)
@@ -134,7 +135,7 @@ def train(
 
 
 def configuration(options: argparse.Namespace, kind: Any) -> Any:
-    """transformers' LlamaConfig, which is ``kind``, of a model of that size."""
+    """Return transformers' LlamaConfig, which is ``kind``, for a model of that size."""
     layers, width, inner, heads, kv = SIZES[options.model]
     return kind(
         vocab_size=options.vocabulary,

@@ -1,8 +1,8 @@
 """Trains a small character-level GPT on all ranks of a Slurm job, with checkpoints on the shared file system.
 
 One process a GPU (or a node), started by srun: rank and size come from SLURM_*, the address from MASTER_ADDR. Needs
-PyTorch 1.13 or newer and nothing else: the text is generated, or read from --data. A job that was put back into the
-queue goes on from its newest whole checkpoint; every batch depends on step and rank alone, so the loss goes on too.
+PyTorch 1.13 or newer and nothing else: the text is generated, or read from --data. A requeued job continues from its
+newest complete checkpoint; every batch depends only on step and rank, so the loss continues too.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def main() -> None:
 def end(code: int) -> NoReturn:
     """End the process at once, with this exit code.
 
-    Taken apart in the usual order it may hang for ever: Gloo's destructor has the interpreter's lock while it waits for
-    a thread that needs it (seen with PyTorch 1.13, after an error as after success).
+    In the usual order the exit may hang forever: Gloo's destructor holds the interpreter's lock while it waits for a
+    thread that needs it (seen with PyTorch 1.13, after an error as after success).
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -125,7 +125,9 @@ def _options() -> argparse.ArgumentParser:
 
 
 def _place() -> Tuple[int, int, int]:
-    """Rank, number of ranks, and rank on this node: torchrun's variables, else Slurm's, else a single one."""
+    """Return rank, number of ranks, and rank on this node: torchrun's variables, otherwise Slurm's, otherwise a single
+    one.
+    """
     for names in (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")):
         if all(name in os.environ for name in names):
             rank, world, local = (int(os.environ[name]) for name in names)
@@ -174,7 +176,7 @@ def await_port(address: str, port: int, seconds: float) -> None:
 
 
 def make_text(seed: int, length: int) -> str:
-    """Sentences of a small grammar: enough structure for the loss to fall, and nothing to download."""
+    """Return sentences of a small grammar: enough structure for the loss to fall, and nothing to download."""
     choose = random.Random(seed).choice
     names = ["Ada", "Bo", "Cyrus", "Dinah", "Edgar", "Fern", "Gus", "Hazel", "Iris", "Jonas", "Kit", "Lena"]
     nouns = "river lantern orchard engine letter mountain garden window harbour kettle compass meadow".split()
@@ -205,7 +207,7 @@ def _encode(torch: Any, text: str, symbols: List[str]) -> Any:
 
 
 def build(torch: Any, symbols: int, options: argparse.Namespace) -> Any:
-    """A decoder of pre-norm blocks that shares the embedding with the output layer."""
+    """Build a decoder of pre-norm blocks that shares the embedding with the output layer."""
     nn = torch.nn
 
     class Attention(nn.Module):  # type: ignore[misc,name-defined]
@@ -262,7 +264,7 @@ def build(torch: Any, symbols: int, options: argparse.Namespace) -> Any:
 
 
 def _device(torch: Any, local: int) -> str:
-    """This rank's GPU. With --gpus-per-task Slurm shows each task only its own GPU, which is then number 0."""
+    """Return this rank's GPU. With --gpus-per-task Slurm shows each task only its own GPU, which is then number 0."""
     return f"cuda:{local % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
 
 
@@ -334,7 +336,7 @@ def _save(torch: Any, out: Path, model: Any, optimizer: Any, step: int, history:
 
 
 def _resume(torch: Any, out: Path, model: Any, optimizer: Any, device: str) -> Tuple[int, List[Tuple[int, float]]]:
-    """The next step and the losses so far, from the newest readable checkpoint."""
+    """Return the next step and the losses so far, from the newest readable checkpoint."""
     for path in reversed(_checkpoints(out)):
         try:
             # Load only weights, so that nobody who can write to the folder can run code here.

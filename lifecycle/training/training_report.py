@@ -1,8 +1,8 @@
-"""What a rank tells of its training: a small file in the folder that the node's metrics read (docs/metrics.md).
-And what it is told: that its time is nearly up.
+"""Reports a rank's training progress: a small file in the folder that the node's metrics read (docs/metrics.md). It
+also notices that the rank's time is nearly up.
 
-In a pod nobody reads the folder, so a rank of the pod serves what all of them wrote, over HTTP. Without that folder, as
-outside of a Slurm job with metrics, a rank only measures. It never ends the training.
+In a pod nobody reads the folder, so one rank of the pod serves all reports over HTTP. Without that folder, as outside
+of a Slurm job with metrics, a rank only measures. It never ends the training.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ ROUNDS, PRODUCTS, ROWS, ROWS_ON_CPU = 3, 32, 2048, 128
 
 
 class Report:
-    """One rank's. ``begin`` and ``step`` are around a step, ``computed`` where the rank goes on to wait for others."""
+    """One rank's report. ``begin`` and ``step`` surround a step, ``computed`` marks when the rank begins to wait for
+    others.
+    """
 
     def __init__(self, rank: int, environment: Mapping[str, str] = os.environ) -> None:
         folder = Path(environment.get("HYPERPOD_TRAINING_REPORTS") or "/nonexistent")
@@ -43,11 +45,11 @@ class Report:
         self._written = 0.0
 
     def begin(self) -> None:
-        """A step begins."""
+        """Begin a step."""
         self._began = time.perf_counter()
 
     def computed(self, torch: Any = None) -> None:
-        """The rank has done its own part of the step. With ``torch``, once its GPU has."""
+        """Mark that the rank has done its own part of the step. With ``torch``, once its GPU has."""
         if self._file is None:
             return
         if torch is not None and torch.cuda.is_available():
@@ -55,7 +57,7 @@ class Report:
         self._told["compute_seconds"] = time.perf_counter() - self._began
 
     def step(self, number: int, tokens: int, loss: Optional[float] = None, steps: int = 1) -> float:
-        """A step ends, or several that were measured together; ``tokens``: of all ranks in one. Its seconds."""
+        """End a step, or several that were measured together; ``tokens``: of all ranks in one. Return its seconds."""
         seconds = (time.perf_counter() - self._began) / steps
         self._told.update(step=number, step_seconds=seconds, updated_time_seconds=time.time())
         if seconds > 0:
@@ -68,8 +70,8 @@ class Report:
     def alone(self, torch: Any, device: Any, xm: Any = None) -> None:
         """Between two steps: time a piece of work that is the same on every rank and waits for none.
 
-        Where a model is spread over ranks they wait for each other in every layer, so no part of a step is a rank's
-        own. ``xm``: torch_xla's model, on Neuron.
+        Ranks of a spread model wait for each other in every layer, so no part of a step is a rank's own. ``xm``:
+        torch_xla's model, on Neuron.
         """
         if self._file is None:
             return
@@ -80,7 +82,7 @@ class Report:
 
     @contextlib.contextmanager
     def checkpoint(self) -> Iterator[None]:
-        """Around the writing of a checkpoint. One that failed is none."""
+        """Surround the writing of a checkpoint. A failed one does not count."""
         began = time.perf_counter()
         yield
         self._told.update(checkpoint_seconds=time.perf_counter() - began, checkpoint_time_seconds=time.time())
@@ -124,9 +126,10 @@ def _seconds(work: Callable[[], None]) -> float:
 
 
 def serve(folder: Path, port: int) -> int:
-    """Serve the folder's reports on every address of the pod, from a thread that ends with the process. The port.
+    """Serve the folder's reports on every address of the pod, from a thread that ends with the process. Return the
+    port.
 
-    Raises OSError where the port is taken.
+    Raises OSError if the port is taken.
     """
     began = time.time()
 
@@ -150,8 +153,9 @@ def serve(folder: Path, port: int) -> int:
 
 
 def exposition(folder: Path, since: float) -> str:
-    """The reports as Prometheus reads them. Those from before ``since`` are of ranks that ended: torchrun starts ranks
-    of a pod again, under other numbers."""
+    """Return the reports as Prometheus reads them. Those from before ``since`` are of ranks that ended: torchrun
+    restarts ranks of a pod under other numbers.
+    """
     lines = []
     for path in sorted(folder.glob("rank-*.json")):
         rank = path.stem[len("rank-") :]
@@ -166,7 +170,7 @@ def exposition(folder: Path, since: float) -> str:
 class Asked:
     """Whether SIGUSR1 has arrived, which ``#SBATCH --signal`` sends before the time limit.
 
-    Made first of all: until then the signal ends the process.
+    Create it first of all: until then the signal ends the process.
     """
 
     def __init__(self) -> None:

@@ -14,8 +14,8 @@ admission, meta = kubernetes.admissionregistration.v1, kubernetes.meta.v1
 EXTERNAL_IPS, TEAM_PODS, TEAM_JOBS = "no-external-ips", "hyperpod-team-pods", "hyperpod-team-jobs"
 # The label of teams' namespaces.
 TEAM_LABEL = "hyperpod/team"
-# As Kubernetes' own admission plugin DenyServiceExternalIPs, which nobody can turn on in EKS: an update may leave out
-# addresses that are there, and may not add any (Kubernetes, "Admission Control in Kubernetes").
+# As Kubernetes' own admission plugin DenyServiceExternalIPs, which nobody can turn on in EKS: an update may remove
+# addresses, and may not add any (Kubernetes, "Admission Control in Kubernetes").
 _NO_EXTERNAL_IPS = (
     "!has(object.spec.externalIPs) || object.spec.externalIPs.all(ip, oldObject != null && "
     "has(oldObject.spec.externalIPs) && ip in oldObject.spec.externalIPs)"
@@ -27,9 +27,9 @@ VOLUMES = ("configMap", "downwardAPI", "emptyDir", "ephemeral", "persistentVolum
 _DEVICE = "r.startsWith('nvidia.com/') || r.startsWith('aws.amazon.com/neuron') || r == 'vpc.amazonaws.com/efa'"
 _ASKS = f"exists(c, has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(r, {_DEVICE}))"
 _ASKS_IN = f"({{0}}.containers.{_ASKS} || has({{0}}.initContainers) && {{0}}.initContainers.{_ASKS})"
-# Who makes the pods of jobs, and Kueue. Each controller of Kubernetes has a service account of its own in kube-system.
+# The creators of jobs' pods, and Kueue. Each controller of Kubernetes has its own service account in kube-system.
 _NAMESPACES = ("kube-system", "kubeflow", "mpi-operator", "kueue-system", OPERATOR_NAMESPACE)
-# These make pods and jobs of what has no queue (Kubernetes, "Controller roles"; Kueue's frameworks, queues.py).
+# These make pods and jobs of objects without a queue (Kubernetes, "Controller roles"; Kueue's frameworks, queues.py).
 _UNQUEUED = ("replicaset-controller", "replication-controller", "statefulset-controller", "cronjob-controller")
 # dyn: the API server would warn of fields that not every kind of job has, and of limits, whose type it does not know.
 _OF_PODS = {
@@ -58,8 +58,8 @@ _JOBS = {
     f"variables.free || has(object.metadata.labels) && '{QUEUE_LABEL}' in object.metadata.labels": (
         f"jobs with accelerators or EFA wait in a queue: give the job the label {QUEUE_LABEL}"
     ),
-    # Kueue takes a job whose controller is a job of its own for a part of that one, and does not queue it (Kueue,
-    # jobframework). A CronJob is none.
+    # Kueue takes a job whose controller is another of its jobs for a part of that one, and does not queue it (Kueue,
+    # jobframework). A CronJob is not such a job.
     "variables.free || !has(object.metadata.ownerReferences) || object.metadata.ownerReferences.all(o, "
     "!has(o.controller) || !o.controller || o.kind == 'CronJob')": (
         "a job that belongs to another one would pass the queue: leave its owner out"

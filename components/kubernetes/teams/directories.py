@@ -27,8 +27,8 @@ _IMAGE = (
     "@sha256:bdf57e528e45e4433820e045b29b4597825a1c9e38353532d90a01445013f82e"
 )
 _MIRRORED = "busybox:1.37.0"
-# The directory comes last: whoever interrupts it finds the old owner, and the next try begins again. Nothing follows
-# links, which a team could plant in what is its own.
+# The directory comes last: after an interruption it has the old owner, and the next try begins again. Nothing follows
+# links, which a team could plant in its own folders.
 _SCRIPT = """mkdir -p "$1"
 test "$(stat -c %u:%g "$1")" = "$2:$2" || find "$1" -depth -exec chown -h "$2:$2" {} +
 chmod 770 "$1"

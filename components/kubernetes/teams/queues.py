@@ -32,8 +32,8 @@ _IMAGE = "registry.k8s.io/kueue/kueue"
 _PODS_READY = "30m"
 # A job that never comes up is deactivated after that many tries, for its owner to see.
 _TRIES = 5
-# The cluster is in service before its nodes are there (SageMaker API Reference, UpdateCluster, NodeProvisioningMode),
-# and Kueue's pods need one. Twice the longest that users report until instances have come, and some minutes.
+# The cluster is in service before its nodes exist (SageMaker API Reference, UpdateCluster, NodeProvisioningMode), and
+# Kueue's pods need one. Twice the longest that users report until instances have come, and some minutes.
 _TIMEOUT_SECONDS = 3600
 # Share of nodes without accelerators; the rest is for the cluster's own pods.
 _JOBS_SHARE_OF_SYSTEM_NODE = 0.5
@@ -150,7 +150,7 @@ def kueue_values(
         "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
         "controller": {"groupKindConcurrency": {"Job.batch": 5, "Workload.kueue.x-k8s.io": 5}},
         "clientConnection": {"qps": 50, "burst": 100},
-        # A job of which only some pods come up returns everything and queues again.
+        # A job with only some of its pods running returns everything and queues again.
         "waitForPodsReady": {
             "enable": True,
             "timeout": _PODS_READY,

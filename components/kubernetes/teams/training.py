@@ -93,7 +93,7 @@ class Training(ComponentResource):
                     namespace=namespace,
                     team=team,
                     groups=groups,
-                    # Queues divide, and lend what is idle; without them only quotas separate teams.
+                    # Queues divide the cluster, and lend idle devices; without them only quotas separate teams.
                     share=1.0 if queued else part[namespace],
                     governed=governed,
                     file_system=args.file_system,

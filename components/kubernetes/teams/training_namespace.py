@@ -190,7 +190,8 @@ class TrainingNamespace(ComponentResource):
             mount = Mount(namespace=args.namespace, volume=f"fsx-{args.namespace}", gid=team.uid, shared_handle=True)
             declare(f"{self._name}-fsx", system, mount, self, self._inside)
             return
-        # Names of their own: another source makes another volume, and the one before goes when its claim has gone.
+        # Each source has its own names: another source makes another volume, and the previous one is deleted after its
+        # claim.
         mine = Mount(
             namespace=args.namespace,
             volume=f"team-{args.namespace}",

@@ -19,11 +19,11 @@ from ..host.host import Host
 from ..host.settings import Settings
 from ..slurm import conf, configure
 
-# Who runs the tests and commands of this project. Others need to be named.
+# The user of this project's tests and commands. Others need to be named.
 OWN_USER, OWN_ACCOUNT = "ubuntu", "default"
 ROOT = "root"
 LAST = "slurm-accounts.json"
-# Seconds until slurmctld has told the database of the cluster and of its accelerators.
+# Seconds until slurmctld has registered the cluster and its accelerators with the database.
 REGISTERS = 60.0
 _QOS = ("Name", "Priority", "Preempt", "GrpTRES", "MaxTRESPU", "MaxWall")
 _ASSOCIATION = ("Account", "User", "ParentName", "Share", "GrpTRES", "QOS", "DefaultQOS")
@@ -57,7 +57,7 @@ def apply(host: Host, wanted: Accounting, shared: str, dry_run: bool = False) ->
     accounts = in_order(wanted.accounts)
     work.accounts(accounts)
     work.defaults(wanted.defaults)
-    # Written last: a run that is killed before tells of it the next time.
+    # Written last: after a run that is killed before, the next one reports it.
     told = _gone(before, now)
     strangers = sorted({user for account in accounts for user in account.users if host.home(user) is None})
     if strangers:

@@ -25,7 +25,7 @@ from ..host.settings import Settings
 from . import database, remote
 
 FOLDER, UNIT = remote.FOLDER, "hyperpod-accounting-backup"
-# What ``settle`` says where nothing changed.
+# The result of ``settle`` if nothing changed.
 KEPT = "kept"
 # The last line of a whole one (mariadb-dump(1), --comments).
 COMPLETE = b"-- Dump completed"
@@ -142,7 +142,7 @@ def _load(host: Host, private: str, execute: Callable[[Path], str]) -> bool:
     if known.st_uid != os.geteuid() or known.st_mode & 0o077:
         raise StepError(f"the copy of the accounting, {name}, is not loaded: it is not root's alone")
     data = host.read_bytes(name) or b""
-    # One that HyperPod started has made tables of its own.
+    # A slurmdbd that HyperPod started has already made tables.
     host.run("systemctl", "stop", "slurmdbd", check=False, timeout=120)
     host.folder(FOLDER, mode=0o700)
     text = f"{FOLDER}/dump.sql"

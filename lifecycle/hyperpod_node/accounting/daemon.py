@@ -33,7 +33,7 @@ LimitNOFILE=65536
 WantedBy=multi-user.target
 """
 )
-# What an earlier release put in place, to follow the administrator's password.
+# Units of an earlier release, which followed the administrator's password.
 _BEFORE = "hyperpod-accounting-password"
 DROP_IN = """# Made by the HyperPod lifecycle scripts.
 [Unit]
@@ -79,7 +79,7 @@ def _own(node: Node, conf: slurm_conf.SlurmConf, wanted: Accounting) -> str:
     if host.which("slurmdbd") is None:
         raise StepError("Slurm has no accounting daemon: command not found: slurmdbd")
     user, etc, on_rds = conf.get("SlurmUser", "root"), host.settings.slurm_etc, wanted.database == "rds"
-    # Before the daemon makes tables of its own.
+    # Before the daemon makes tables.
     taken, storage = _on_rds(node) if on_rds else _on_the_controller(node, user)
     if taken != backup.KEPT:
         # slurmctld ends where this file has another id than the database, and says to remove it ("CLUSTER ID MISMATCH",

@@ -27,8 +27,8 @@ skip-networking
 innodb_buffer_pool_size=2G
 innodb_lock_wait_timeout=900
 """
-# As root, whom the database's own unit is not. The file system is still mounted then, and slurmdbd, which comes after
-# the database, has written the last jobs.
+# As root; the database's own unit has another user. The file system is still mounted then, and slurmdbd, which comes
+# after the database, has written the last jobs.
 STOPS = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 {after}

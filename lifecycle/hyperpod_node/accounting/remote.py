@@ -30,8 +30,8 @@ NAME = "slurm_acct_db"
 FOLDER = "/var/lib/hyperpod/accounting"
 PLACE = f"{FOLDER}/place.json"
 USER = "slurmdbd"
-# Of a dump the client itself would take commands, as root: \! and system run programs, source reads files. With
-# --binary-mode, and what it reads on its standard input, it takes none (MariaDB, "mariadb Command-Line Client").
+# The client would run commands in a dump, as root: \! and system run programs, source reads files. With --binary-mode,
+# and a dump on its standard input, it runs none (MariaDB, "mariadb Command-Line Client").
 CLIENT_WORDS = ("--batch", "--skip-column-names", "--binary-mode")
 # SchedMD's page asks for all rights (slurm.schedmd.com/accounting.html). These are what slurmdbd uses (Slurm 24.11 to
 # 26.05, src/plugins/accounting_storage/mysql): it makes and changes tables and stored procedures. With a binary log the
@@ -40,10 +40,10 @@ CLIENT_WORDS = ("--batch", "--skip-column-names", "--binary-mode")
 RIGHTS = (
     "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, LOCK TABLES, CREATE ROUTINE, ALTER ROUTINE, EXECUTE"
 )
-# As Debian's MariaDB does it, whose copy comes into it. MariaDB's own default is latin1, which loses letters of names
+# As in Debian's MariaDB, whose copy is loaded into it. MariaDB's own default is latin1, which loses letters of names
 # (MariaDB, "Server System Variables", character_set_server).
 CREATE = f"CREATE DATABASE IF NOT EXISTS `{NAME}` CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;\n"
-# What the user had before, rights and password, ends. From where it may log in, the security group decides.
+# The user's previous rights and password end. The security group decides from where it may log in.
 ADMIT = (
     "CREATE OR REPLACE USER '{user}'@'{host}' IDENTIFIED {how};\nGRANT {rights} ON `{tables}`.* TO '{user}'@'{host}';\n"
 )

@@ -18,7 +18,7 @@ from ..storage import fsx, home, lnet, lustre_client, pod_disk, scratch
 from ..system import clock, kernel, programs
 from .runner import Step
 
-# Every limit is above the sum of what the step may wait for by settings.TIMEOUTS.
+# Every limit is above the sum of the step's waits by settings.TIMEOUTS.
 LIMIT = 2400.0
 
 
@@ -121,7 +121,7 @@ HOME = Step(
     ("fsx",),
     modes=_modes("mounts the file system for /home", "waits until the image has mounted it"),
 )
-# A job runs as its user, whom the node must know before slurmd takes any.
+# A job runs as its user, who must exist before slurmd accepts any.
 PEOPLE = Step("people", apply.run, LIMIT, ("fsx",), modes=_modes("makes the people's accounts, homes and keys"))
 # Before slurmd and slurmctld, which read once which plug-ins they have.
 CONTAINERS = Step(
@@ -141,7 +141,7 @@ SSH_JOBS = Step(
     modes=_modes("keeps people without a job from logging in to workers"),
 )
 
-# On EKS the file system comes by a CSI driver, jobs' variables by their manifests, and pods start everything else.
+# On EKS a CSI driver mounts the file system, manifests set jobs' variables, and pods start all other programs.
 EKS: List[Step] = [
     *(step for step in SLURM if step.name in ("parameters", "identity", "clock", "scratch", "kernel", "health")),
     Step("pod-disk", pod_disk.run, 900, ("identity",), required=False),

@@ -10,7 +10,7 @@ from ..host import aws_cli
 from ..host.errors import StepError
 from ..host.host import Host
 
-# What the stack's own file system is tagged with, and the cluster id that is the tag's value.
+# The tag of the stack's own file system; its value is the cluster id.
 CLUSTER_ID_TAG = "hyperpod:cluster-id"
 # In the place of an id: the stack makes the file system for /home, whose id is not known before the nodes start.
 HOME_MADE = "openzfs"
@@ -19,7 +19,7 @@ HOME_MADE = "openzfs"
 WORD = {"form": r"[!-~]+"}
 PATH = {"form": r"/[!-~]*"}
 URL = {"form": r"https:/{2}[!-~]+"}
-# What sacctmgr(1) keeps as it is: it makes small letters of others.
+# Names that sacctmgr(1) keeps unchanged: it changes capitals to small letters.
 SLURM_NAME = {"form": r"[a-z0-9][a-z0-9_-]*"}
 CIDR = {"form": r"(\d{1,3}\.){3}\d{1,3}/\d{1,2}"}
 

@@ -14,11 +14,11 @@ from ..host.errors import StepError
 from .model import ExtraConf, Node, NodeRecord, Parameters, People
 
 FILE_NAME = "hyperpod_parameters.json"
-# What a text is where its field does not say more: one line.
+# The default form of a text: one line.
 _LINE = r"[ -~]*"
 # No number of ours is as large; a float holds every whole number below it.
 _MOST = 2**53
-# A class's types are read from their text, which takes longer than all else here.
+# Python parses a class's types from their text, which takes most of the time here.
 _types = functools.lru_cache(maxsize=None)(get_type_hints)
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false"}
 

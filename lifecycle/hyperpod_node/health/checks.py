@@ -26,7 +26,7 @@ CHECKS: Dict[str, Check] = {
     "pcie": gpu.pcie,
     "dcgm": gpu.dcgm,
 }
-# What no drain, reboot or replacement mends, and jobs can live with.
+# Faults that no drain, reboot or replacement repairs, and that jobs tolerate.
 _ONLY_REPORTED = ("setup",)
 # Seconds for all of them. Slurm kills its HealthCheckProgram after 60 (slurm.conf(5)).
 LIMIT = 45.0

@@ -10,9 +10,9 @@ from typing import Any, Dict, Iterator, List, Mapping
 
 from .model import Finding, bad, ok, unknown
 
-# With -j, dcgmi writes "Fail" for a warning, too (DCGM 4, Diag.h: DDR_NO_DISPLAY_WARN). What tells them apart is the
-# severity of each error (dcgm_errors.h): 1, "can perform workload, but needs to be monitored", and 5, "can be
-# configured", such as persistence mode.
+# With -j, dcgmi writes "Fail" for a warning, too (DCGM 4, Diag.h: DDR_NO_DISPLAY_WARN). The severity of each error
+# distinguishes them (dcgm_errors.h): 1, "can perform workload, but needs to be monitored", and 5, "can be configured",
+# such as persistence mode.
 WARNINGS = {1, 5}
 # DCGM fails a row remap that is pending, by these errors of dcgm_errors.h. As in ``gpu.ecc`` it is no fault: "new
 # workloads can be launched" (NVIDIA, "GPU Memory Error Management", "Error Recovery and Response Flags").

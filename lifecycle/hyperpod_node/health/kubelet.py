@@ -28,7 +28,7 @@ _USER = "system:node:"
 # Names and labels of as many nodes as HyperPod allows in a cluster, and more.
 _MOST_BYTES = 64 << 20
 _NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-# Where the API server takes events of what has no namespace, and the characters that it takes of one.
+# The namespace in which the API server accepts events of objects without one, and the maximum length of an event.
 _EVENTS, _LONGEST_MESSAGE = "default", 1024
 _MERGE = "application/merge-patch+json"
 

@@ -33,7 +33,7 @@ ORDERS = {"reboot": "UnschedulablePendingReboot", "replace": "UnschedulablePendi
 HYPERPODS = (*ORDERS.values(), "Unschedulable")
 # Our annotations: why the node was taken out, and which of the orders it was given.
 REASON, ORDERED = "hyperpod-health/reason", "hyperpod-health/ordered"
-# The label has one of the two words, the annotation what is missing.
+# The label has one of the two words, the annotation names what is missing.
 SETUP, COMPLETE, INCOMPLETE = "hyperpod-health/setup", "complete", "incomplete"
 # And the boot in which that was.
 BOOT, BOOT_ID = "hyperpod-health/boot", "/proc/sys/kernel/random/boot_id"
@@ -87,7 +87,7 @@ def apply(
     if node.cordoned and not node.ours:
         return "left to whoever has cordoned it"
     if node.ours and not node.cordoned and not node.rebooted:
-        # Somebody has put it back to work, and knows what is wrong so far.
+        # Somebody has put it back to work, and knows the faults so far.
         xid.accept(memory)
         _change(api, node, cordon=False)
         return "uncordoned by somebody: looked at again in the next run"

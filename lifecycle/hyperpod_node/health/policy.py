@@ -25,11 +25,11 @@ from . import xid
 
 PREFIX = "hyperpod-health:"
 ACTION = "Action:"
-# slurmctld's own reason for a node whose prolog failed, and what our prolog leaves where it was ours.
+# slurmctld's own reason for a node whose prolog failed, and the file that our prolog leaves if it failed itself.
 PROLOG_ERROR, PROLOG_FAILED = "Prolog error", "/run/hyperpod-health/prolog-failed"
 # slurmctld's reason for a node on which a killed job did not end in time (slurm.conf(5), UnkillableStepTimeout).
 STUCK = "Kill task failed"
-# While this file is there, the prolog starts no job: the node is bad, and slurmctld has not been told yet.
+# While this file exists, the prolog starts no job: the node is bad, and slurmctld does not know it yet.
 NO_JOBS = "/run/hyperpod-health/no-jobs"
 ORDERS = {"reboot": "Action:Reboot", "replace": "Action:Replace"}
 SHARE = 0.05
@@ -93,7 +93,7 @@ def apply(host: Host, node: Standing, wrong: Mapping[str, str], well: bool, poli
         memory["ours"] = False
         return f"left to whoever has taken it out: {node.reason or 'no reason'}"
     if not node.out and memory.get("ours"):
-        # Somebody has resumed what was drained here.
+        # Somebody has resumed a node that was drained here.
         memory["ours"] = False
         xid.accept(memory)
         wrong = {check: why for check, why in wrong.items() if check != "xid"}

@@ -23,7 +23,7 @@ from .model import FOLDER, UNKNOWN, Subject, load
 MEMORY, RESULTS, REASON = f"{FOLDER}/memory.json", f"{FOLDER}/results.json", f"{FOLDER}/reason"
 METRICS = "/var/lib/hyperpod/metrics"
 LOG = "/var/log/hyperpod/health.log"
-# Bytes after which the log begins anew, with the one before beside it.
+# Bytes after which a new log begins; the previous one stays next to it.
 LONGEST_LOG = 1 << 20
 
 
@@ -71,7 +71,7 @@ def _file(host: Host, results: List[checks.Result], wrong: Mapping[str, str], do
     found = {one.check: {"status": one.finding.status, "detail": one.finding.detail} for one in results}
     document = {"time": round(host.wall(), 1), "checks": found, "done": done}
     host.write(RESULTS, json.dumps(document, indent=2, sort_keys=True) + "\n")
-    # What node-problem-detector reads: empty where all is well.
+    # The file that node-problem-detector reads: empty if all is well.
     host.write(REASON, "".join(f"{check}: {why}\n" for check, why in wrong.items()))
     if host.path(METRICS).is_dir():
         host.write(f"{METRICS}/health.prom", prometheus(results, host.wall()))

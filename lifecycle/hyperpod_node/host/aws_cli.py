@@ -9,8 +9,8 @@ from typing import Any
 from .errors import StepError
 from .host import Host, Result
 
-# The command's own limits are 60 s each, of which the first is all that a step waits. With these, all three attempts
-# that it makes fit (AWS CLI User Guide, "Command line options" and "AWS CLI retries").
+# The command's own limits are 60 s each, and the first would use up a step's whole wait. With these, all three attempts
+# fit (AWS CLI User Guide, "Command line options" and "AWS CLI retries").
 LIMITS = ("--cli-connect-timeout", "5", "--cli-read-timeout", "15")
 
 

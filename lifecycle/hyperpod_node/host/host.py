@@ -24,7 +24,7 @@ from .settings import Settings
 
 T = TypeVar("T")
 _SIOCGIFMTU = 0x8921
-# What instance metadata says of an item is a line; what the kernel says in a file of figures is a page or a few.
+# An item of instance metadata is a line; the kernel's file of figures is a few pages at most.
 _MOST_BYTES = 1 << 16
 
 

@@ -22,7 +22,7 @@ def make_once(host: Host, name: str, fill: Callable[[Path], None]) -> bool:
     if final.is_dir():
         return False
     own = final.with_name(f".{final.name}.{host.hostname()}")
-    # What a killed run left is half done.
+    # A killed run left it half done.
     shutil.rmtree(str(own), ignore_errors=True)
     own.mkdir(mode=0o700)
     fill(own)

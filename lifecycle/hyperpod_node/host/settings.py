@@ -16,7 +16,7 @@ TIMEOUTS: Mapping[str, float] = {
     # A Lustre file system takes about ten minutes, and may start after the cluster does.
     "fsx": 1800,
     "mount": 120,
-    # AWS's pages disagree on whether OnInitComplete starts after the image's own set-up or beside it.
+    # AWS's pages disagree on whether OnInitComplete starts after the image's own set-up or at the same time.
     "image": 900,
     # A database of RDS takes about ten minutes, too, and its password may reach the controller's role a minute later.
     "database": 1800,

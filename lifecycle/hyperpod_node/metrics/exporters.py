@@ -46,9 +46,9 @@ ExecStartPre=-docker rm --force {name}
 ExecStart=docker run --rm --name {name} --pull never --log-driver none --net host {options} {image} {arguments}
 ExecStop=docker stop --time 5 {name}
 """
-# neuron-monitor-prometheus.py listens everywhere, so the kernel lets only this node reach it. What is not allowed
-# cannot be asked either (systemd.resource-control(5)): the labels come from the instance's metadata, except for its
-# name, for which neuron-monitor asks the AWS CLI in vain (its guide, "instance_info"); once, as that takes a minute.
+# neuron-monitor-prometheus.py listens everywhere, so the kernel admits only this node. It cannot call other addresses
+# either (systemd.resource-control(5)): the labels come from the instance's metadata, except for its name, for which
+# neuron-monitor asks the AWS CLI in vain (its guide, "instance_info"); once, as that takes a minute.
 _NEURON = """Environment=AWS_MAX_ATTEMPTS=1
 CPUQuota=25%
 MemoryMax=256M

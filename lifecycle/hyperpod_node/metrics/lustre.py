@@ -10,7 +10,7 @@ from .exposition import Family, Sample
 
 # By Lustre's age: 2.15 has values in sysfs and statistics in debugfs, older ones have all in proc.
 FOLDERS = ("/sys/fs/lustre/llite", "/sys/kernel/debug/lustre/llite", "/proc/fs/lustre/llite")
-# File, metric and what it says. Reading one asks the servers (statfs), and waits for those that do not answer.
+# File, metric and its meaning. Reading one asks the servers (statfs), and waits for those that do not answer.
 GAUGES: Mapping[str, Tuple[str, str]] = {
     "blocksize": ("lustre_blocksize_bytes", "Block size of the file system"),
     "filesfree": ("lustre_inodes_free", "Files that can still be made"),

@@ -19,7 +19,7 @@ from ..host.host import Host
 from .exposition import Family, Sample, one
 
 SECONDS = 10.0
-# A bar after each column: no value of these has one, but a reason may have whatever else.
+# A bar after each column: these values have none, but a reason may contain any other character.
 _NODE_COLUMNS = "NodeList PartitionName StateComplete CPUsState Gres GresUsed Memory AllocMem FreeMem"
 _JOB_COLUMNS = "JobArrayID State Partition NumCPUs EligibleTime Reason"
 NODES = ("sinfo", "-h", "-a", "-N", "-O", ",".join(f"{column}:|" for column in _NODE_COLUMNS.split()))
@@ -38,7 +38,7 @@ NODE_STATES: Mapping[str, str] = {
 }  # fmt: skip
 _DRAINS = ("drain", "drained", "draining")
 _OF_PARTITIONS = {"completing": "cg", "noresp": "no_resp", "reboot_req": "reboot_requested"}
-# A job's state, to what it counts as: one that is being prepared runs already.
+# Maps a job's state to the state as which it counts: a job that is being prepared already runs.
 JOB_STATES: Mapping[str, Tuple[str, ...]] = {
     "BOOT_FAIL": ("bootfail",), "CANCELLED": ("cancelled",), "COMPLETED": ("completed",),
     "COMPLETING": ("completing",), "CONFIGURING": ("configuring", "running"), "DEADLINE": ("deadline",),

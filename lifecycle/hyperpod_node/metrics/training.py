@@ -20,7 +20,7 @@ from ..host.host import Host
 from .exposition import Family, Number, Sample
 
 FOLDER = "/var/spool/hyperpod/training"
-# Field of the file: metric, and what it says.
+# Field of the file: metric, and its meaning.
 FIELDS: Mapping[str, Tuple[str, str]] = {
     "step": ("hyperpod_training_step", "The last finished step"),
     "step_seconds": ("hyperpod_training_step_seconds", "Duration of the last step"),

@@ -25,8 +25,8 @@ PATHS = (
     "/opt/hyperpod/bin",
 )
 # Without CUDA's: pip's PyTorch brings its own, and the loader would take these first, whatever their release
-# (pytorch/pytorch, issue 111469; infiniflow/ragflow, issue 4466: "undefined symbol: __nvJitLinkAddData_12_1"). Who
-# installs CUDA tells the loader of it by ld.so.conf.
+# (pytorch/pytorch, issue 111469; infiniflow/ragflow, issue 4466: "undefined symbol: __nvJitLinkAddData_12_1"). An
+# installation of CUDA registers with the loader through ld.so.conf.
 LIBRARIES = (
     "/opt/amazon/ofi-nccl/lib",
     "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu",

@@ -27,7 +27,7 @@ def for_job(transport: str, interface: Optional[str], accelerator: str, neuron_c
         variables["GLOO_SOCKET_IFNAME"] = interface
     if accelerator == "gpu":
         if transport == TCP:
-            # Without it NCCL loads the plugin for EFA, whatever MPI was told, and waits for devices that are not there.
+            # Without it NCCL loads the plugin for EFA, whatever MPI's settings are, and waits for missing devices.
             variables["NCCL_NET_PLUGIN"] = "none"
         variables["NCCL_DEBUG"] = "WARN"
     if accelerator == "trainium":

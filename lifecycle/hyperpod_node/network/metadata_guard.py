@@ -47,7 +47,7 @@ def run(node: Node) -> str:
     """Step ``metadata``. Raises StepError if anybody else still gets through."""
     host = node.host
     agents = dict(_agents(host))
-    # One that is there already is refused, which is well; a node may have no IPv6.
+    # An existing rule is refused, which is fine; a node may have no IPv6.
     rules = (
         f"ExecStart=-/bin/sh -c 'ip {family} rule add priority {PRIORITY} protocol kernel to {address} "
         f"uidrange {first}-{last} prohibit'"

@@ -18,8 +18,8 @@ ADDRESSES = (("-4", "169.254.169.254"), ("-6", "fd00:ec2::254"))
 # Before the rules of the VPC CNI, which begin at 512 (amazon-vpc-cni-k8s, pkg/networkutils).
 OWN, OTHERS = 2, 3
 UNIT = "hyperpod-pod-metadata.service"
-# A rule that is there already is refused, which is well; a node may have no IPv6. Nothing is refused to the node before
-# its own rule is there.
+# An existing rule is refused, which is fine; a node may have no IPv6. The node's own rule comes first, so nothing is
+# ever refused to it.
 RULES = (
     "ExecStart=-/bin/sh -c 'ip {family} rule add priority {own} protocol kernel iif lo to {address} lookup main'\n"
     "ExecStart=-/bin/sh -c 'ip {family} rule show priority {own} | grep -q lookup && "

@@ -30,7 +30,7 @@ from .unix_accounts import SUDOERS
 FILE_NAME = "hyperpod_people.json"
 SKELETON = "/etc/skel"
 SUDO = "{name} ALL=(ALL:ALL) NOPASSWD: ALL\n"
-# What is between these lines of authorized_keys is the stack's; the rest is the person's own.
+# The stack owns the lines between these two of authorized_keys; the rest is the person's own.
 BEGIN, END = "# keys of the stack: change them there", "# end of the stack's keys"
 # How long a killed process may take to go.
 END_SECONDS = 5.0
@@ -70,7 +70,7 @@ def apply(host: Host, wanted: People) -> Applied:
     there = unix_accounts.known(host)
     # Only accounts that are ours: one that an earlier list named, and that has its number.
     gone = sorted(one for one, uid in before.items() if one not in now and one in there and there[one].uid == uid)
-    # First, so that a killed run leaves nobody whom a later one does not know.
+    # First, so that a later run knows everybody whom a killed run has added.
     _remember(host, {**now, **before}, wanted, state["digest"])
     refused = unix_accounts.settle(host, wanted.people, gone, wanted.homes)
     warnings = [f"{who} {why}: no account" for who, why in sorted(refused.items())]
@@ -205,7 +205,7 @@ def _make(host: Host, homes: str, parent: int, name: str) -> None:
         os.rename(own, name, src_dir_fd=parent, dst_dir_fd=parent)
     except OSError:
         shutil.rmtree(str(below / own), ignore_errors=True)
-        # Another node was faster, or somebody put a file there, which opening it will tell.
+        # Another node was faster, or somebody put a file there, on which the later open fails.
         if not os.access(name, os.F_OK, dir_fd=parent, follow_symlinks=False):
             raise
         return
@@ -221,7 +221,7 @@ def _write_keys(folder: ssh_folder.SshFolder, keys: Sequence[str]) -> None:
         folder.write("authorized_keys", "".join(line + "\n" for line in lines), 0o600)
 
 
-# What a person may do, and what is left of one who has gone
+# People's rights, and the processes of those who have left
 
 
 def _sudo(host: Host, people: Sequence[Person]) -> List[str]:

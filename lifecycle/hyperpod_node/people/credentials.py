@@ -30,7 +30,7 @@ from ..host.host import Host
 from ..host.settings import Settings
 
 COMMAND, ADDRESS = "hyperpod-credentials", "/run/hyperpod-credentials"
-# Bytes of a question. Seconds for its answer, of which the service has two from AWS.
+# Bytes of a request. Seconds for its answer, for which the service makes two calls to AWS.
 LENGTH, PATIENCE = 512, 150.0
 SOCKET = f"""# Made by the HyperPod lifecycle scripts.
 [Unit]

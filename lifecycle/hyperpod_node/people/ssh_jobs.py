@@ -24,7 +24,7 @@ SERVER = "/etc/ssh/sshd_config.d/60-hyperpod-jobs.conf"
 # While nodes join, the controller reads its configuration again and is silent.
 ANSWER_SECONDS = 30.0
 BEGIN, END = "# hyperpod: only with a job here", "# hyperpod: end"
-# Slurm's documentation recommends to deny where its default is to let in.
+# Slurm's documentation recommends to deny here; its default is to admit.
 RULE = f"""{BEGIN}
 account sufficient pam_access.so accessfile={ACCESS}
 -account required {MODULE} action_adopt_failure=deny action_generic_failure=deny

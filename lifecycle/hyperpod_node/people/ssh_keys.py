@@ -18,11 +18,12 @@ from ..host import aws_cli, make_once
 from ..host.errors import Skip, StepError
 from . import ssh_folder
 
-# The folders of the two key pairs on the shared file system, and that of earlier scripts: one of root's for all nodes.
+# The folders of the two key pairs on the shared file system, and that of earlier scripts, which had one for root on all
+# nodes.
 PERSONS_KEY, CONTROLLERS_KEY, OUTDATED = "ssh-ubuntu", "ssh-controller", "ssh-root"
 KEY_NAME = "id_hyperpod"
-# The names that ssh-keygen gives keys, of which HyperPod's image makes one for ubuntu; ssh takes none of them by itself
-# where a configuration names another (ssh_config(5), IdentityFile).
+# The names that ssh-keygen gives keys; HyperPod's image makes one for ubuntu. ssh ignores them if a configuration names
+# another (ssh_config(5), IdentityFile).
 OWN_KEYS = ("id_rsa", "id_ed25519", "id_ecdsa")
 AUTHORIZED = "authorized_keys"
 CLIENT = "/etc/ssh/ssh_config.d/50-hyperpod.conf"

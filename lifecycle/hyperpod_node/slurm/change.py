@@ -17,7 +17,7 @@ from ..host.host import Host
 from ..host.settings import Settings
 from . import configure, extra_conf, trial
 
-# How long slurmctld may take to answer after it has read its configuration anew.
+# How long slurmctld may take to answer after it has read its configuration again.
 ANSWERS_SECONDS = 30.0
 
 

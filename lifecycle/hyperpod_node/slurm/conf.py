@@ -239,7 +239,7 @@ def accounting_settings(host: str, kinds: Sequence[str]) -> Dict[str, str]:
         "AccountingStorageHost": host,
         # Slurm reads no line without a value.
         **({"AccountingStorageTRES": ",".join(f"gres/{kind}" for kind in kinds)} if kinds else {}),
-        # Both need an association: a job of somebody who has none is refused.
+        # Both need an association: Slurm refuses a job of a user without one.
         "AccountingStorageEnforce": "limits,qos",
         "JobAcctGatherType": "jobacct_gather/linux",
         "PriorityType": "priority/multifactor",

@@ -27,7 +27,7 @@ class Configuration:
         kinds = {
             (one.gres, one.accelerators) for one in self._record.parameters.instance_groups if one.role == "worker"
         }
-        # Only then are they in slurm.conf's own lines, which the agent writes anew without them.
+        # Only then are they in slurm.conf's own lines, which the agent rewrites without them.
         self._counts_get_lost = len(kinds) > 1
         self._settles_until = 0.0
 
@@ -36,7 +36,7 @@ class Configuration:
         names = configure.sources(self._host, self._record.shared)
         seen = tuple(_mtime(self._host.path(name)) for name in names)
         changed = seen != self._seen and self._configure()
-        # As it was before: what the agent has written meanwhile, and what was written here, is looked at once more.
+        # The state of before: later changes of the agent, and our own, are checked once more.
         self._seen = seen
         if not changed and self._host.now() < self._settles_until:
             self._take_back()
@@ -73,7 +73,7 @@ class Configuration:
             return
         again = self._host.run("systemctl", "restart", "slurmctld", check=False, timeout=120)
         self._log(f"slurm.conf changed: {done.reason}; " + ("restarted" if again.code == 0 else again.reason))
-        # What is started anew does not tell the nodes what changed.
+        # A restarted slurmctld does not send changes to the nodes.
         configure.tell_nodes(self._host)
 
 

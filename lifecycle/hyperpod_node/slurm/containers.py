@@ -28,7 +28,7 @@ PYXIS = "spank_pyxis.so"
 # Where HyperPod's images have it, and where its own `make install` puts it.
 PLACES = ("/opt/slurm/lib/slurm", "/usr/local/lib/slurm")
 HEADERS = ("/opt/slurm/include", "/usr/include")
-# What sets a task's environment before Pyxis enters the container, in place of TaskProlog.
+# Our plug-in, which sets a task's environment before Pyxis enters the container, in place of TaskProlog.
 TASK_SOURCE = "slurm/task_environment.c"
 TASK_PLUGIN = f"{PLACES[0]}/hyperpod_task_environment.so"
 BUILD = "/var/lib/hyperpod/build"
@@ -41,7 +41,7 @@ USERS = "/run/hyperpod-enroot"
 # /run/pyxis, so in memory, and tens of GB do not fit (enroot, issue 83; pyxis, config.c and pyxis_slurmstepd.c).
 RUNTIME = f"runtime_path={USERS}"
 # Enroot takes the first value that it finds (its config::load), so this stands before the image's own. /dev as it is:
-# containers need the EFA and Neuron devices. Homes stay outside: what is in ~/.local would hide the image's packages.
+# containers need the EFA and Neuron devices. Homes stay outside: ~/.local would hide the image's packages.
 SETTINGS = f"""{environment.BEGIN}
 ENROOT_RUNTIME_PATH {USERS}/$(id -u)/run
 ENROOT_CACHE_PATH {USERS}/$(id -u)/cache
@@ -52,8 +52,8 @@ ENROOT_RESTRICT_DEV no
 ENROOT_MOUNT_HOME no
 {environment.END}
 """
-# What every container sees of its node (enroot's configuration.md): the trainers' scripts, and where ranks tell of
-# their training. Not by --container-mounts: Pyxis refuses a folder that is not there, as on nodes without metrics.
+# Every container's mounts of its node (enroot's configuration.md): the trainers' scripts, and the folder for training
+# reports. Not by --container-mounts: Pyxis refuses a missing folder, as on nodes without metrics.
 _FOLDERS = {"/opt/hyperpod/lib/training": "ro", "/var/spool/hyperpod/training": "rw"}
 FSTAB = "".join(
     f"{folder} {folder} none x-create=dir,bind,{mode},nosuid,nodev,private,nofail,silent\n"
@@ -173,7 +173,7 @@ def _install(host: Host, packages: List[Path]) -> None:
     """Install Enroot and the other packages next to it. The image must have their dependencies: nothing is fetched."""
     if not packages:
         return
-    # What a killed run has left.
+    # A killed run may have left it.
     host.run("dpkg", "--configure", "-a", check=False, timeout=120)
 
     def installed() -> bool:

@@ -30,7 +30,7 @@ RestartSec=2
 [Install]
 WantedBy=multi-user.target
 """
-# systemd's default limit is 90 s. Before each start, root settles what HyperPod's agent has written meanwhile.
+# systemd's default limit is 90 s. Before each start, root settles the agent's latest changes.
 SLURMCTLD = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 StartLimitIntervalSec=0
@@ -110,7 +110,7 @@ def await_agent(node: Node) -> None:
         lambda: slurm_conf.parse(host.read(name) or "").controllers,
         node.timeout("agent"),
     )
-    # If it keeps naming another host, the claim says what is wrong.
+    # If it keeps naming another host, the claim reports the problem.
     with contextlib.suppress(StepError):
         host.poll("", lambda: _names_us(node, host.read(name) or ""), node.timeout("agent-names"))
 

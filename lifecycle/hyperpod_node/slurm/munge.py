@@ -68,7 +68,7 @@ def _controller(node: Node) -> str:
         _take(node)
         origin = "key made for the cluster" if made else "the cluster's key"
     _check(node)
-    # What the other nodes compare their key with.
+    # The digest with which other nodes compare their key.
     host.write(f"{node.private}/munge.sha256", digest(host) + "\n", mode=0o600)
     return origin
 

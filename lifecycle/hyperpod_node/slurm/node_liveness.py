@@ -79,7 +79,7 @@ def connect(addresses: Sequence[str], port: int, timeout: float) -> Set[str]:
         while selector.get_map() and time.monotonic() < end:
             for key, _ in selector.select(max(0.0, end - time.monotonic())):
                 sock, address = key.data
-                # "No route" comes from our own kernel when nobody is there.
+                # "No route" comes from our own kernel if no host has the address.
                 if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in (0, errno.ECONNREFUSED):
                     there.add(address)
                 selector.unregister(sock)

@@ -15,11 +15,11 @@ from typing import Container, List, Mapping
 from ..facts.model import Group
 from . import conf
 
-# What Slurm calls the values that all partitions begin with, in any case (slurm.conf(5)); HyperPod's partition of all
-# nodes (SageMaker Developer Guide, "SageMaker HyperPod references"); and the one of nodes that it tests ("Deep health
-# checks" of Slurm clusters).
+# Slurm's name for the defaults of all partitions, in any case (slurm.conf(5)); HyperPod's partition of all nodes
+# (SageMaker Developer Guide, "SageMaker HyperPod references"); and the one of nodes that it tests ("Deep health checks"
+# of Slurm clusters).
 RESERVED = ("default", "dev", "hyperpod-system-maintenance")
-# The weight of nodes with accelerators beside others, whose is 1 by default.
+# The weight of nodes with accelerators; that of others is 1 by default.
 ACCELERATED = 100
 
 

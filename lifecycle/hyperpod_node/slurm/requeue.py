@@ -49,7 +49,7 @@ SHARE = 0.25
 ON_ITS_WAY = 30.0
 # A surviving node refuses a credential that is not younger than the order to end the job, both in whole seconds of
 # slurmctld's clock (cred_revoked() of slurmd, create_kill_job_msg() of slurmctld); a job that starts again too early is
-# killed for it. Slurm submits a job anew when it goes back into the queue, and orders nothing after that.
+# killed for it. Slurm submits a job again when it goes back into the queue, and orders nothing after that.
 NEXT_SECOND = datetime.timedelta(seconds=1)
 # Seconds after which a name without an address is looked up again.
 RESOLVE_AGAIN = 60.0
@@ -59,7 +59,7 @@ REASON = "hyperpod-requeue"
 REJOIN = "rejoin"
 # How squeue shows a time, and scontrol takes it (squeue(1), SLURM_TIME_FORMAT=standard).
 TIME = "%Y-%m-%dT%H:%M:%S"
-# HyperPod's own files, by which its samples know that srun has --auto-resume.
+# HyperPod's own files, from which its samples conclude that srun has --auto-resume.
 HYPERPOD = "/opt/sagemaker_cluster"
 AUTO_RESUME = "--auto-resume"
 REQUEUED_SINCE = (25, 11)
@@ -67,7 +67,7 @@ REQUEUED_SINCE = (25, 11)
 # processor, and scontrol 0.2 s.
 NODE = re.compile(r"^NodeName=(\S+) .*? NodeAddr=(\S+) .*? State=(\S+)(?: .*? Reason=(.*))?", re.MULTILINE)
 BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
-# What scontrol says where it did not get to ask; of a job without a batch script it says something else.
+# scontrol's answer if it could not ask; for a job without a batch script it has another.
 NOT_ASKED = re.compile(r"contact|connect|timed out|timeout|socket|communicat", re.IGNORECASE)
 # State that must survive a restart of this service, but not a reboot.
 MEMORY = "/run/hyperpod-requeue.json"

@@ -71,7 +71,7 @@ def _set_aside(local: Path) -> None:
     if any(local.iterdir()):
         aside = local.with_name(f"{local.name}.local")
         shutil.rmtree(str(aside), ignore_errors=True)
-        # Its disk may be one of its own.
+        # It may be on a separate disk.
         shutil.move(str(local), str(aside))
     else:
         local.rmdir()

@@ -28,12 +28,12 @@ SlurmctldDebug=info
 SlurmctldPrimaryOnProg=/bin/true
 SlurmctldPrimaryOffProg=/bin/true
 """
-# What slurmctld does not start with where no database answers, as none does there.
+# Settings with which slurmctld does not start without a database, as in this test.
 _OF_THE_DATABASE = re.compile(
     r'^[ \t]*(?:AccountingStorage\w*|PriorityWeightTRES)[ \t]*=.*$|\bTRESBillingWeights[ \t]*=[ \t]*(?:"[^"\n]*"|\S+)',
     re.M | re.I,
 )
-# What it says after whatever was wrong.
+# Its last line after any error.
 _LAST_WORDS = re.compile(r"Unable to process configuration file|specified more than once|MailProg|\"Include\" failed")
 
 

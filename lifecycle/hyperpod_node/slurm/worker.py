@@ -42,7 +42,7 @@ ClusterName={cluster}
 {controllers}
 SlurmctldPort={port}
 """
-# Reasons that a fresh boot settles. What HyperPod's health agent writes ("Action:Replace") is not among them.
+# Reasons that a fresh boot settles; not those of HyperPod's health agent ("Action:Replace").
 SETTLED = ("not responding", "hyperpod-requeue", "node unexpectedly rebooted", "low ", "reboot")
 # Where the image's slurmd is up before these scripts: a job has waited for them for too long (prolog-gate.sh).
 TOO_EARLY = "prolog error"

@@ -40,8 +40,8 @@ SOCKETS = {"docker": ("docker.socket",)}
 LIMITS_FILE = f"{UNITS}/containerd.service.d/90-hyperpod.conf"
 LIMITS = "# Made by the HyperPod lifecycle scripts.\n[Service]\nLimitMEMLOCK=infinity\n"
 WAIT_UNIT, LATE_UNIT = "hyperpod-data-volume.service", "hyperpod-late-data-volume.service"
-# Wants, not Requires: who mounts the volume, and whether at the first attempt, is not for this to say. Pods may have a
-# folder of the instance store (hostPath), so they start after the service that mounts it, too.
+# Wants, not Requires: any program may mount the volume, at any attempt. Pods may have a folder of the instance store
+# (hostPath), so they start after the service that mounts it, too.
 WAIT = f"""# Made by the HyperPod lifecycle scripts.
 [Unit]
 Description=Wait until {DATA_VOLUME} is mounted
@@ -67,7 +67,7 @@ UNTIL = (
     f"mountpoint -q {DATA_VOLUME} || echo waiting for {DATA_VOLUME}: {{names}} start once it is mounted; "
     f"until mountpoint -q {DATA_VOLUME}; do"
 )
-# Without systemd's default dependencies, by which a mount comes before local-fs.target, and so before every service.
+# Without systemd's default dependencies, which put a mount before local-fs.target, and so before every service.
 BIND = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 Description={unit} on {disk}
@@ -170,8 +170,8 @@ def _restart(node: Node, names: List[str]) -> None:
 def _move(node: Node, unit: str, folder: str) -> None:
     host, target = node.host, f"{DATA_VOLUME}/{unit}"
     host.folder(folder, 0o710)
-    # On the root volume: an update of the cluster's software gives the node another one, and what an older image left
-    # on the data volume is not for this one. A copy that was cut short is made again from the start, too.
+    # On the root volume: an update of the cluster's software gives the node another one, and an older image's files on
+    # the data volume are not for this one. An interrupted copy also starts again.
     marker = f"{host.settings.state_folder}/{unit}-is-on-the-data-volume"
     if not host.path(marker).exists():
         if host.path(target).exists():

@@ -20,8 +20,8 @@ OPTIONS = "noatime,discard"
 FSTAB_LINE = f"LABEL={LABEL} {MOUNT_POINT} ext4 {OPTIONS},nofail,x-systemd.device-timeout=90s 0 0"
 # The kernel's model name for instance store; EBS volumes are "Amazon Elastic Block Store".
 MODEL = "Amazon EC2 NVMe Instance Storage"
-# Where AWS's deep learning images mount the same disks, as one volume group, by a service of their own that comes late
-# (oneshot, After=network-online.target, TimeoutStartSec=300) and ends well even where it could not mount them.
+# The folder where AWS's deep learning images mount the same disks, as one volume group, by a service that starts late
+# (oneshot, After=network-online.target, TimeoutStartSec=300) and succeeds even if it could not mount them.
 IMAGE_MOUNT = "/opt/dlami/nvme"
 IMAGE_UNIT = "dlami-nvme"
 

@@ -47,11 +47,12 @@ root soft nofile 1048576
 root hard nofile 1048576
 """
 
-# What unattended-upgrades leaves alone, where there is apt: Python's regular expressions for the beginning of a name.
-# It takes new kernels and no Lustre client, without which a node has no /fsx after a reboot (aws-parallelcluster, issue
-# 2095); and a new client would bring its kernel (awsome-distributed-ai, hold-lustre-client.sh). A driver whose library
-# is newer than its module ends every new process on the GPUs, and a new slurmd, MUNGE or container runtime starts again
-# under its jobs. An update of the cluster's software has all of them.
+# Packages that unattended-upgrades must leave alone, on nodes with apt: Python's regular expressions for the beginning
+# of a name. It would install new kernels but no Lustre client, without which a node has no /fsx after a reboot
+# (aws-parallelcluster, issue 2095); and a new client would bring its kernel (awsome-distributed-ai,
+# hold-lustre-client.sh). A driver whose library is newer than its module ends every new process on the GPUs, and a new
+# slurmd, MUNGE or container runtime starts again under its jobs. An update of the cluster's software brings all of
+# them.
 APT_FOLDER, APT_NAME = "/etc/apt/apt.conf.d", "52hyperpod"
 HELD = (
     "linux-(aws|image|headers|modules)",
@@ -77,8 +78,8 @@ Unattended-Upgrade::Package-Blacklist {
     + "".join(f'    "{pattern}";\n' for pattern in HELD)
     + "};\n"
 )
-# needrestart restarts whatever uses a library that was upgraded, such as libc, and with slurmd its jobs end
-# (awsome-distributed-ai, pull request 1165). What it finds here it only names (its ex/needrestart.conf, "Override
+# needrestart restarts every program that uses an upgraded library, such as libc, and with slurmd its jobs end
+# (awsome-distributed-ai, pull request 1165). It only names the services listed here (its ex/needrestart.conf, "Override
 # service default selection").
 NEEDRESTART_FOLDER, NEEDRESTART_NAME = "/etc/needrestart/conf.d", "52-hyperpod.conf"
 NEEDRESTART = """# Made by the HyperPod lifecycle scripts.

@@ -52,7 +52,7 @@ SCRIPTS = {
     "slurm/check-image.sh": "hyperpod-check-image",
 }
 # The interpreter that runs these steps: one named "python3" may be another in a user's environment. Nothing of the
-# caller's environment or working folder is imported (-I), and nothing is written beside the modules (-B). Slurm's
+# caller's environment or working folder is imported (-I), and nothing is written next to the modules (-B). Slurm's
 # folder is in the PATH of a login shell, and in neither sudo's (sudoers(5), secure_path) nor Session Manager's.
 WRAPPER = """#!/bin/sh
 # Made by the HyperPod lifecycle scripts.
