@@ -12,7 +12,7 @@ from pulumi import ComponentResource, Output, ResourceOptions
 
 from ..common.context import Context
 from ..common.policies import Statement, allow, deny, document
-from ..health.validation import of_cluster
+from ..health.validation import cluster_pattern
 from ..storage.file_systems import Storage
 from . import alarms, keys
 from .alert_manager import definition
@@ -111,7 +111,7 @@ class Alerts(ComponentResource):
                 f"{self._name}-{what}",
                 name=f"{cluster.cluster_id}-alerts-{what}",
                 description=f"What people are told of HyperPod cluster {cluster.cluster}: {what}",
-                event_pattern=of_cluster(cluster.cluster, (*kinds, "SageMaker HyperPod Cluster Event"), errors),
+                event_pattern=cluster_pattern(cluster.cluster, (*kinds, "SageMaker HyperPod Cluster Event"), errors),
                 opts=self._child,
             )
         aws.cloudwatch.EventTarget(

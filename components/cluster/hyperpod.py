@@ -86,7 +86,9 @@ class HyperPod(Cluster):
                 parent=self, depends_on=list(args.ready), protect=context.protect, custom_timeouts=_TIMEOUTS
             ),
         )
-        self.arn = Output.all(self.cluster.cluster_arn, self.cluster.cluster_status, self.cluster.urn).apply(_made)
+        self.arn = Output.all(self.cluster.cluster_arn, self.cluster.cluster_status, self.cluster.urn).apply(
+            _arn_or_raise
+        )
         if args.orchestrator.volume_role is not None:
             aws.iam.RolePolicy(
                 f"{name}-volumes",
@@ -133,7 +135,7 @@ class HyperPod(Cluster):
         return [*disks, *(self._args.mounts if self._args.by_image else ())]
 
 
-def _made(found: Sequence[str]) -> str:
+def _arn_or_raise(found: Sequence[str]) -> str:
     """Return the cluster's ARN. Raises RunError for a cluster whose creation failed.
 
     AWS keeps such a cluster, which can only be deleted (awslabs/awsome-distributed-ai, issue 186). Pulumi has it in its

@@ -37,7 +37,7 @@ def table() -> Mapping[str, Timeouts]:
     return rows.table(Path(__file__).with_suffix(".csv"), Timeouts, "type")
 
 
-def of(type_token: str) -> ResourceOptions | None:
+def for_type(type_token: str) -> ResourceOptions | None:
     """Return the option that lengthens a type's limits, None if the provider's suffice."""
     row = table().get(type_token)
     if row is None or not (row.create or row.update or row.delete):
@@ -48,7 +48,7 @@ def of(type_token: str) -> ResourceOptions | None:
 
 def lengthen(args: ResourceTransformationArgs) -> ResourceTransformationResult | None:
     """Give every resource that the program creates the limits of its type; a stack transformation."""
-    longer = of(args.type_)
+    longer = for_type(args.type_)
     if longer is None or args.opts.custom_timeouts is not None:
         return None
     return ResourceTransformationResult(args.props, ResourceOptions.merge(args.opts, longer))

@@ -34,11 +34,11 @@ def require_possible(config: Config, names: Names, account: str, deployer: str) 
     Raises ConfigError with every value of ``config`` that the deployed stack cannot change to, or if ``deployer`` may
     not deploy it.
     """
-    left = _left()
+    left = _last_outputs()
     before = left.get(DEPLOYED_WITH) or {}
     problems = list(impossible(before, config)) if before else []
-    problems += [] if problems else renamed(left, names)
-    problems += bucket_writers.locked_out(config.settings.security.lifecycle_writers, before, deployer)
+    problems += [] if problems else rename_problems(left, names)
+    problems += bucket_writers.require_writer(config.settings.security.lifecycle_writers, before, deployer)
     problems += key_problems(config.settings.security.kms_key, account)
     problems += existing_problems(config.settings.observability, config.settings.alerts.topic_arn, account)
     problems += bucket_problems(config.settings.fsx.linked_bucket, config.region.name)
@@ -58,7 +58,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
         "orchestrator": settings.orchestrator,
         "clusterName": settings.cluster_name,
         # An existing VPC has its own blocks.
-        "network": _kept(net) | ({"cidr": "", "secondaryCidr": ""} if net.vpc_id else {}),
+        "network": _fixed_values(net) | ({"cidr": "", "secondaryCidr": ""} if net.vpc_id else {}),
         "fsx": {
             "storageGiB": 0 if settings.fsx.file_system_id else config.fsx_gib,
             "efa": settings.fsx.efa,
@@ -70,7 +70,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
         **({"setup": settings.slurm.setup} if settings.slurm.by_image else {}),
         **({"kmsKey": settings.security.kms_key} if settings.security.kms_key else {}),
         "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
-        "workers": {group.name: _kept(group, OF_A_NEW_GROUP, "instanceType") for group in settings.groups},
+        "workers": {group.name: _fixed_values(group, OF_A_NEW_GROUP, "instanceType") for group in settings.groups},
         "roleArn": settings.existing_role_arn or "",
         "kubernetesVersion": settings.kubernetes_version if settings.orchestrator == "eks" else "",
         "authenticationMode": settings.authentication_mode if settings.orchestrator == "eks" else "",
@@ -78,7 +78,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
     }
 
 
-def _kept(part: Model, change: Change = REFUSED, *without: str) -> dict[str, Any]:
+def _fixed_values(part: Model, change: Change = REFUSED, *without: str) -> dict[str, Any]:
     """Return the values of a part's keys that cannot change, by their names."""
     values = {
         key: getattr(part, name)
@@ -88,7 +88,7 @@ def _kept(part: Model, change: Change = REFUSED, *without: str) -> dict[str, Any
     return {key: list(one) if isinstance(one, tuple) else one or "" for key, one in values.items()}
 
 
-def renamed(left: Mapping[str, Any], names: Names) -> Iterator[Problem]:
+def rename_problems(left: Mapping[str, Any], names: Names) -> Iterator[Problem]:
     """Report another name of the stack, its project or account, although nothing in its file has changed.
 
     A renamed stack keeps its outputs (`pulumi stack rename`). Names on AWS have a hash of its name.
@@ -104,7 +104,7 @@ def renamed(left: Mapping[str, Any], names: Names) -> Iterator[Problem]:
         )
 
 
-def _left() -> Mapping[str, Any]:
+def _last_outputs() -> Mapping[str, Any]:
     """Return the outputs of the last deployment; empty before the first one, and if the backend does not answer."""
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
@@ -150,7 +150,7 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
     yield from _file_system(before["fsx"], after["fsx"])
     home = int(before.get("homeStorageGiB", 0)), after.get("homeStorageGiB", 0)
     if all(home):
-        yield from _by_a_tenth("hyperpod:fsx.homeStorageGiB", "the file system for /home", *home)
+        yield from _check_growth("hyperpod:fsx.homeStorageGiB", "the file system for /home", *home)
     yield from _instance_types(before["instanceTypes"], after["instanceTypes"])
     yield from _workers(before.get("workers", {}), after["workers"])
     if before.get("roleArn", after["roleArn"]) != after["roleArn"]:
@@ -192,7 +192,7 @@ def _accounting(before: Mapping[str, Any] | None, after: Mapping[str, Any] | Non
             fix=f"keep rds; otherwise save it (mariadb-dump) and {_ELSEWHERE}",
         )
         return
-    yield from _by_a_tenth(f"{key}.storageGiB", "the database", int(before["storageGiB"]), after["storageGiB"])
+    yield from _check_growth(f"{key}.storageGiB", "the database", int(before["storageGiB"]), after["storageGiB"])
     if after["subnetIds"] != before["subnetIds"]:
         yield Problem(
             key=f"{key}.subnetIds",
@@ -244,7 +244,7 @@ def _network(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Pr
             )
 
 
-def _by_a_tenth(key: str, name: str, has: int, wanted: int) -> Iterator[Problem]:
+def _check_growth(key: str, name: str, has: int, wanted: int) -> Iterator[Problem]:
     """Storage that only grows, by at least a tenth. OpenZFS: UpdateFileSystem, StorageCapacity."""
     if wanted != has and wanted * 10 < has * 11:
         yield Problem(

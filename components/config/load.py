@@ -69,14 +69,14 @@ def parse(values: Mapping[str, Any], found: Sequence[Problem] = ()) -> Config:
     }
     settings, shape_problems, spoilt = settled(raw)
     problems = [] if region else [_region_problem(region_name)]
-    problems += [*found, *shape_problems, *_strangers(values)]
+    problems += [*found, *shape_problems, *_misplaced_keys(values)]
     problems += unaffected(settings, spoilt | known, lambda variant: check(variant, region))
     if problems or region is None:
         raise ConfigError(problems)
     return Config(settings, region)
 
 
-def _strangers(values: Mapping[str, Any]) -> Iterator[Problem]:
+def _misplaced_keys(values: Mapping[str, Any]) -> Iterator[Problem]:
     """Report keys that Pulumi does not refuse, but no program reads: in almost a known namespace, or in another's."""
     own = Settings.keys()
     for key in values:

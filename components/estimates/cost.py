@@ -37,7 +37,7 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
     parts = {}
     for name, of in held.items():
         found = total(name, (_part(item, number, rates, place) for item, number in of.items()))
-        parts[name] = _bought(found, groups[name]) if name in groups else found
+        parts[name] = _price_group(found, groups[name]) if name in groups else found
     where = "" if len(listed) == len(held) else f" for {', '.join(listed)}"
     notes = [f"list prices of {_PRICED}{where}"] if listed else []
     by_use = [f"{what} ({' and '.join(_in_words(item) for item in of)})" for what, of in usage(config).items()]
@@ -72,7 +72,7 @@ def _part(item: str, number: float, rates: Rates, place: str) -> Part:
     return known(item, number * hourly)
 
 
-def _bought(part: Part, group: InstanceGroup) -> Part:
+def _price_group(part: Part, group: InstanceGroup) -> Part:
     """Price a group by how its instances are bought.
 
     Amazon EC2 User Guide, "Spot Instances": spare capacity for less than the On-Demand price. SageMaker Developer

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..schema.folders import OF_UNIX, no_folder, of_windows, visible, wrong_number
+from ..schema.folders import OF_UNIX, check_file_count, check_folder_exists, has_windows_line_ends, visible
 from ..schema.problems import Problem
 
 KEY = "hyperpod:healthChecks"
@@ -33,7 +33,7 @@ def problems(folder: object) -> list[Problem]:
 
 def _problems(folder: Path) -> Iterator[Problem]:
     if not folder.is_dir():
-        yield from no_folder(KEY, folder, "a folder of executables, relative to the project's folder")
+        yield from check_folder_exists(KEY, folder, "a folder of executables, relative to the project's folder")
         return
     paths = visible(folder)
     for path in paths:
@@ -41,12 +41,12 @@ def _problems(folder: Path) -> Iterator[Problem]:
             yield Problem(key=KEY, what=f"{path} is no file", fix="the folder has the executables themselves")
         elif not os.access(path, os.X_OK):
             yield Problem(key=KEY, what=f"{path} is not executable", fix=f"chmod +x {path}, or move it elsewhere")
-        elif of_windows(path):
+        elif has_windows_line_ends(path):
             yield Problem(key=KEY, what=f"{path} has the line ends of Windows", fix=OF_UNIX.format(path=path))
         if not _NAME.fullmatch(path.name):
             fix = "at most 40 letters, digits, dots, hyphens and underscores"
             yield Problem(key=KEY, what=f"{path.name!r} cannot name a check", fix=fix)
     size = sum(path.stat().st_size for path in paths if path.is_file())
-    yield from wrong_number(KEY, folder, len(paths), MOST_FILES, "check")
+    yield from check_file_count(KEY, folder, len(paths), MOST_FILES, "check")
     if size > MOST_BYTES:
         yield Problem(key=KEY, what=f"{folder} has {size} bytes", fix=f"at most {MOST_BYTES}")

@@ -106,10 +106,10 @@ def _writers(context: Context, rule: str) -> str:
 
 def event_pattern(cluster: str) -> str:
     """Return the pattern that EventBridge records: every event of this cluster."""
-    return of_cluster(cluster, EVENTS)
+    return cluster_pattern(cluster, EVENTS)
 
 
-def of_cluster(cluster: str, kinds: Sequence[str], only: Mapping[str, Any] | None = None) -> str:
+def cluster_pattern(cluster: str, kinds: Sequence[str], only: Mapping[str, Any] | None = None) -> str:
     """Return a pattern for events of these kinds.
 
     The last of ``EVENTS``, sent with continuous provisioning, has its fields one level deeper (the same guide,

@@ -136,7 +136,7 @@ class EksAddons(ComponentResource):
             metrics_addon.ADDON: metrics_addon.workspace(args.context, args.observability) is not None,
         }
         wanted = [addon for addon, on in switched.items() if on]
-        for warning in _doubts(args.settings.kubernetes_version, args.groups, wanted):
+        for warning in _missing_prerequisites(args.settings.kubernetes_version, args.groups, wanted):
             pulumi.log.warn(warning, self)
         for addon in wanted:
             installed = self._install(addon, self._args.release, cluster)
@@ -328,7 +328,7 @@ class EksAddons(ComponentResource):
         )
 
 
-def _doubts(version: str, groups: Sequence[InstanceGroup], addons: Sequence[str]) -> Iterator[str]:
+def _missing_prerequisites(version: str, groups: Sequence[InstanceGroup], addons: Sequence[str]) -> Iterator[str]:
     """Report what SageMaker's guide requires and the stack lacks. EKS itself may still accept the add-ons."""
     if TRAINING_OPERATOR in addons and tuple(map(int, version.split("."))) > _OPERATORS_NEWEST:
         newest = ".".join(map(str, _OPERATORS_NEWEST))

@@ -192,11 +192,11 @@ def _api_cidrs(settings: KubernetesKeys) -> Iterator[Problem]:
             continue
         if "/" not in text:
             yield Problem(key=key, what=f'"{text}" is an address, not a block', fix=f"{text}/32 is that address alone")
-        elif not public(block):
+        elif not is_public(block):
             yield Problem(key=key, what=f"{text} is not public, and EKS refuses it", fix=fix)
 
 
-def public(block: IPv4Network) -> bool:
+def is_public(block: IPv4Network) -> bool:
     """Whether EKS accepts the block for its public endpoint: InvalidParameterException, "The following CIDRs are not
     allowed in publicAccessCidrs", is its answer to private ranges and to those for documentation.
     """

@@ -32,7 +32,7 @@ from .addons import EksAddons, EksAddonsArgs
 from .helm import HyperPodChart, HyperPodChartArgs
 from .image_repository import ImageRepository, ImageRepositoryArgs
 from .keys import KubernetesKeys
-from .network_policies import opened, system_namespaces
+from .network_policies import allow_all, system_namespaces
 from .node_health import NodeHealth, NodeHealthArgs
 from .teams.directories import FileSystem
 from .teams.training import Training, TrainingArgs
@@ -125,7 +125,8 @@ class Eks(ComponentResource):
             after = ResourceOptions(parent=self, provider=self._kubernetes, depends_on=[chart.release])
             # The nodes wait for them: pods without a policy would have no connection, DNS among them.
             self.ready += [
-                opened(f"{name}-open-{namespace}", namespace, after) for namespace in system_namespaces(settings.charts)
+                allow_all(f"{name}-open-{namespace}", namespace, after)
+                for namespace in system_namespaces(settings.charts)
             ]
         NodeHealth(
             f"{name}-node-health",
@@ -241,7 +242,7 @@ class Eks(ComponentResource):
                 "credentials protect it: name the blocks of those who need it",
                 self,
             )
-        self._warn_of(settings.kubernetes_version)
+        self._warn_about_version(settings.kubernetes_version)
         return eks.Cluster(
             f"{self._name}-cluster",
             eks.ClusterArgs(
@@ -268,11 +269,11 @@ class Eks(ComponentResource):
             opts=ResourceOptions(
                 parent=self,
                 depends_on=[logs, *self._args.network.blocks],
-                transforms=[_own_ways(context.boundary)],
+                transforms=[_adjust_pulumi_eks(context.boundary)],
             ),
         )
 
-    def _warn_of(self, version: str) -> None:
+    def _warn_about_version(self, version: str) -> None:
         """Warn of the version's cost now or soon."""
         row = KUBERNETES_VERSIONS[version]
         if ends := extended_support_notice(version):
@@ -354,7 +355,7 @@ def _labels_and_taints(group: InstanceGroup) -> aws_native.sagemaker.ClusterKube
     )
 
 
-def _own_ways(boundary: str | None) -> pulumi.ResourceTransform:
+def _adjust_pulumi_eks(boundary: str | None) -> pulumi.ResourceTransform:
     """Give the resources of pulumi-eks our time limits, and its role a permissions boundary. Its Cluster has arguments
     for neither, and another role would replace deployed control planes.
     """
@@ -362,7 +363,7 @@ def _own_ways(boundary: str | None) -> pulumi.ResourceTransform:
     def transform(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
         bounded = boundary is not None and args.type_ == "aws:iam/role:Role"
         props = {**args.props, "permissionsBoundary": boundary} if bounded else args.props
-        longer = timeouts.of(args.type_)
+        longer = timeouts.for_type(args.type_)
         return pulumi.ResourceTransformResult(props, ResourceOptions.merge(args.opts, longer) if longer else args.opts)
 
     return transform

@@ -22,7 +22,7 @@ OPERATOR_NAMESPACE = "aws-hyperpod"
 _AGENT = 8080
 
 
-def of_team(
+def team_policy(
     name: str, namespace: str, scraped_from: Sequence[str] | None, operated: bool, opts: ResourceOptions
 ) -> None:
     """Allow pods to reach each other, DNS and HTTPS, and only each other to reach them.
@@ -53,12 +53,12 @@ def of_team(
     _policy(name, namespace, "training", ingress, egress, opts)
 
 
-def closed(name: str, namespace: str, opts: ResourceOptions) -> None:
+def deny_all(name: str, namespace: str, opts: ResourceOptions) -> None:
     """Deny pods all connections in both directions."""
     _policy(name, namespace, "closed", [], [], opts)
 
 
-def opened(name: str, namespace: str, opts: ResourceOptions) -> Resource:
+def allow_all(name: str, namespace: str, opts: ResourceOptions) -> Resource:
     """Allow pods all connections in both directions, as without a policy; strict mode cuts off pods without one."""
     everything = [network.NetworkPolicyIngressRuleArgs()], [network.NetworkPolicyEgressRuleArgs()]
     return _policy(name, namespace, "open", *everything, opts)

@@ -14,7 +14,7 @@ from hyperpod_node.health.model import FOLDER
 from pulumi import ComponentResource, ResourceOptions
 
 from ..workers.instance_groups import InstanceGroup
-from .network_policies import opened
+from .network_policies import allow_all
 from .node_placement import GROUP_LABEL
 
 core, meta, rbac = kubernetes.core.v1, kubernetes.meta.v1, kubernetes.rbac.v1
@@ -88,7 +88,7 @@ class NodeHealth(ComponentResource):
         )
         inside = ResourceOptions(parent=self, depends_on=[home], deleted_with=home)
         if args.strict:
-            opened(f"{name}-network", NAMESPACE, inside)
+            allow_all(f"{name}-network", NAMESPACE, inside)
         account = core.ServiceAccount(
             f"{name}-account", metadata=meta.ObjectMetaArgs(name=NAME, namespace=NAMESPACE), opts=inside
         )

@@ -128,22 +128,22 @@ def _pair(primary: IPv4Network, secondary: IPv4Network) -> Iterator[Problem]:
     key = "hyperpod:network.secondaryCidr"
     if primary.overlaps(secondary):
         yield Problem(key=key, what=f"{secondary} overlaps {primary}", fix="two ranges that share no address")
-    elif refused := _refused_beside(primary, secondary):
+    elif refused := _refused_range(primary, secondary):
         yield Problem(
             key=key,
             what=f"AWS associates no block of {refused} with a VPC of {primary}",
-            fix=f"a block of {' or '.join(_takes(primary))}",
+            fix=f"a block of {' or '.join(_associable_blocks(primary))}",
         )
 
 
-def _refused_beside(primary: IPv4Network, secondary: IPv4Network) -> IPv4Network | None:
+def _refused_range(primary: IPv4Network, secondary: IPv4Network) -> IPv4Network | None:
     """Return the range of which AWS associates no block, if ``secondary`` is in one."""
     home = _range_of(primary)
     others = [one for one in _PRIVATE_RANGES if one != home]
-    return next((one for one in (*others, *_parts_beside(primary), _NEVER_SECOND) if secondary.subnet_of(one)), None)
+    return next((one for one in (*others, *_refused_parts(primary), _NEVER_SECOND) if secondary.subnet_of(one)), None)
 
 
-def _parts_beside(primary: IPv4Network) -> list[IPv4Network]:
+def _refused_parts(primary: IPv4Network) -> list[IPv4Network]:
     """Return the parts of its own range that AWS does not associate with a VPC of this block."""
     return [part for place, part in _REFUSED_BESIDE if primary.subnet_of(place)]
 
@@ -153,12 +153,12 @@ def _range_of(block: IPv4Network) -> IPv4Network | None:
     return next((one for one in _PRIVATE_RANGES if block.subnet_of(one)), None)
 
 
-def _takes(primary: IPv4Network) -> list[str]:
+def _associable_blocks(primary: IPv4Network) -> list[str]:
     """Describe the blocks that AWS does associate with a VPC of this block."""
     home = _range_of(primary)
     if home is None:
         return ["100.64.0.0/10", "publicly routable addresses"]
-    parts = _parts_beside(primary)
+    parts = _refused_parts(primary)
     return [f"{home} outside {parts[0]}" if parts else str(home), "100.64.0.0/10"]
 
 

@@ -32,7 +32,8 @@ def endpoint_policy(context: Context, net: NetworkConfig, service: str) -> str:
     every = [f"{_PREFIXES.get(service, service)}:*"]
     own = {"StringEquals": {"aws:PrincipalAccount": [context.account]}}
     statements = [
-        _let(f"Ours{number}", every, ["*"], one) for number, one in enumerate(_ours(context.account, net.trusted), 1)
+        _let(f"Ours{number}", every, ["*"], one)
+        for number, one in enumerate(_within_trusted_accounts(context.account, net.trusted), 1)
     ]
     # Where one of them calls for us from within the VPC.
     statements.append(_let("ServicesOfAws", every, ["*"], {"Bool": {"aws:PrincipalIsAWSService": "true"}}))
@@ -58,7 +59,7 @@ def _let(
     return {"Sid": sid, "Principal": "*", **allow(actions, resources, condition)}
 
 
-def _ours(account: str, trusted: Sequence[str]) -> list[Mapping[str, Any]]:
+def _within_trusted_accounts(account: str, trusted: Sequence[str]) -> list[Mapping[str, Any]]:
     """Require that the caller and the resource both belong to the trusted accounts and organizations."""
     owners = {
         "Account": [account, *(one for one in trusted if one.isdigit())],

@@ -16,7 +16,7 @@ from ..common.context import Context
 from ..common.policies import document
 from ..config import Config
 from ..health import own_checks
-from ..schema.folders import OF_UNIX, of_windows
+from ..schema.folders import OF_UNIX, has_windows_line_ends
 from ..slurm import container_packages
 from . import provisioning
 
@@ -241,7 +241,7 @@ def lifecycle_files(folder: Path) -> list[Path]:
         if path.is_file()
         and not any(part == "__pycache__" or part.startswith(".") for part in path.relative_to(folder).parts)
     )
-    wrong = " ".join(str(path) for path in found if of_windows(path))
+    wrong = " ".join(str(path) for path in found if has_windows_line_ends(path))
     if wrong:
         raise pulumi.RunError(f"scripts have the line ends of Windows: {wrong}; {OF_UNIX.format(path=wrong)}")
     return found

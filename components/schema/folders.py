@@ -16,13 +16,13 @@ def visible(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
-def no_folder(key: str, folder: Path, fix: str) -> Iterator[Problem]:
+def check_folder_exists(key: str, folder: Path, fix: str) -> Iterator[Problem]:
     """Yield a problem if the folder is missing."""
     if not folder.is_dir():
         yield Problem(key=key, what=f"{folder} {'is a file' if folder.exists() else 'does not exist'}", fix=fix)
 
 
-def wrong_number(key: str, folder: Path, count: int, most: int, thing: str) -> Iterator[Problem]:
+def check_file_count(key: str, folder: Path, count: int, most: int, thing: str) -> Iterator[Problem]:
     """Yield a problem if it has no file, or more than that many. ``thing``: the kind of its files."""
     if not count:
         yield Problem(key=key, what=f"{folder} is empty", fix=f"put a {thing} in it, or leave the key out")
@@ -30,7 +30,7 @@ def wrong_number(key: str, folder: Path, count: int, most: int, thing: str) -> I
         yield Problem(key=key, what=f"{folder} has {count} files", fix=f"at most {most}")
 
 
-def of_windows(path: Path) -> bool:
+def has_windows_line_ends(path: Path) -> bool:
     """Whether it is a script whose first line ends as on Windows: no node finds an interpreter of that name."""
     first, _, _ = path.read_bytes().partition(b"\n")
     return first.startswith(b"#!") and first.endswith(b"\r")

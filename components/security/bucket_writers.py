@@ -27,7 +27,7 @@ def writers(configured: Sequence[str], before: Mapping[str, Any], who: str) -> l
     return sorted(given) or [who]
 
 
-def locked_out(configured: Sequence[str], before: Mapping[str, Any], who: str) -> Iterator[Problem]:
+def require_writer(configured: Sequence[str], before: Mapping[str, Any], who: str) -> Iterator[Problem]:
     """Refuse a deployer who is not a writer: the bucket would refuse this deployment half-way, or the next one."""
     for title, patterns in (
         ("the deployed bucket lets", tuple(before.get(OUTPUT, ()))),

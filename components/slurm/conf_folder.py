@@ -16,7 +16,7 @@ from hyperpod_node.slurm.partitions import RESERVED
 
 from ..catalogue.accelerators import ACCELERATORS
 from ..catalogue.slurm_parameters import PARAMETERS, RELEASE
-from ..schema.folders import no_folder, visible, wrong_number
+from ..schema.folders import check_file_count, check_folder_exists, visible
 from ..schema.problems import Problem
 
 KEY = "hyperpod:slurm.extraConf"
@@ -49,10 +49,10 @@ def problems(slurm: Any) -> list[Problem]:
 
 def _problems(folder: Path) -> Iterator[Problem]:
     if not folder.is_dir():
-        yield from no_folder(KEY, folder, "a folder of files called *.conf, relative to the project's folder")
+        yield from check_folder_exists(KEY, folder, "a folder of files called *.conf, relative to the project's folder")
         return
     paths = visible(folder)
-    yield from wrong_number(KEY, folder, len(paths), MOST_FILES, "file")
+    yield from check_file_count(KEY, folder, len(paths), MOST_FILES, "file")
     seen: dict[str, str] = {}
     size = 0
     for path in paths:
@@ -62,13 +62,13 @@ def _problems(folder: Path) -> Iterator[Problem]:
             continue
         content = path.read_bytes()
         size += len(content)
-        for number, what, fix in _of_text(content.decode(errors="replace"), str(path), seen):
+        for number, what, fix in _problems_in_text(content.decode(errors="replace"), str(path), seen):
             yield Problem(key=KEY, what=f"{path}, line {number}: {what}", fix=fix)
     if size > MOST_BYTES:
         yield Problem(key=KEY, what=f"{folder} has {size} bytes", fix=f"at most {MOST_BYTES}")
 
 
-def _of_text(text: str, path: str, seen: dict[str, str]) -> Iterator[tuple[int, str, str]]:
+def _problems_in_text(text: str, path: str, seen: dict[str, str]) -> Iterator[tuple[int, str, str]]:
     """Yield the line, the mistake and a correct value. ``seen``: where each parameter is set so far."""
     for number, line in _logical_lines(text):
         if not _PRINTED.fullmatch(line):

@@ -139,7 +139,7 @@ def ask_workers(nodes: int) -> Workers:
 
 def as_person(command: str) -> None:
     """Continue as ubuntu if the caller is root: MPI starts its processes over ssh, and root has no key for that."""
-    of_session(command)
+    as_ubuntu_in_session(command)
     if os.geteuid():
         return
     try:
@@ -151,7 +151,7 @@ def as_person(command: str) -> None:
         raise Trouble(f"cannot continue as {PERSON} ({error}); run it as a user with a home folder here") from None
 
 
-def of_session(command: str) -> None:
+def as_ubuntu_in_session(command: str) -> None:
     """Continue as ubuntu if the caller is Session Manager's own user, who exists only on this node: before running
     jobs, AWS says, switch to ubuntu (SageMaker Developer Guide, "Accessing your SageMaker HyperPod cluster nodes").
     """

@@ -18,7 +18,7 @@ from typing import Any, Dict, Optional, Sequence
 
 from hyperpod_node.facts.model import Group
 
-from .cluster import LIB, Trouble, of_session, record, run, say, worker_group
+from .cluster import LIB, Trouble, as_ubuntu_in_session, record, run, say, worker_group
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=nanogpt
@@ -52,7 +52,7 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_F
 def main() -> int:
     """Submit the job and, unless detached, follow it."""
     options = _options().parse_args()
-    of_session("run-nanogpt")
+    as_ubuntu_in_session("run-nanogpt")
     own = record()
     group = worker_group(own, options.partition)
     per_node = options.gpus or max(1, group.accelerators if group.accelerator == "gpu" else 1)

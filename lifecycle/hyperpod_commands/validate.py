@@ -97,11 +97,11 @@ def topology(own: NodeRecord) -> str:
         )
         then = "jobs that ask for them are refused, and no other gets them, until HyperPod has added them"
     if lacking:
-        raise Trouble(f"the map of the network ({slurm_topology.MAPS[not tree]}) lacks {_few(lacking)}: {then}")
+        raise Trouble(f"the map of the network ({slurm_topology.MAPS[not tree]}) lacks {_first_ten(lacking)}: {then}")
     return f"{len(nodes)} nodes" if tree or lines else "no map"
 
 
-def _few(names: Set[str]) -> str:
+def _first_ten(names: Set[str]) -> str:
     """Return ten names, and how many more."""
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return ", ".join(sorted(names)[:10]) + more
@@ -128,7 +128,7 @@ def transport(own: NodeRecord) -> str:
 
 def role(_: NodeRecord) -> str:
     """Check that only root, and AWS's agents, get the node's role."""
-    if why := metadata_guard.opened(Host(Settings.from_environment())):
+    if why := metadata_guard.exposure(Host(Settings.from_environment())):
         raise Trouble(why)
     return "only root reaches instance metadata"
 

@@ -66,7 +66,7 @@ def main() -> int:
     if os.geteuid() != 0:
         log("step parameters failed: must run as root")
         return 1
-    with safe_open.alone(settings.lock) as alone:
+    with safe_open.holds_lock(settings.lock) as alone:
         if not alone:
             log("step parameters failed: on_create is already running on this node")
             return 1

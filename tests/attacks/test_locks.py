@@ -69,13 +69,13 @@ def test_every_wait_for_a_lock_is_bounded() -> None:
 def test_a_lock_of_roots_is_roots_alone_whatever_its_mode_was(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     lock.touch(mode=0o644)
-    with safe_open.alone(str(lock)) as first, safe_open.alone(str(lock)) as second:
+    with safe_open.holds_lock(str(lock)) as first, safe_open.holds_lock(str(lock)) as second:
         assert (first, second) == (True, False)
     assert lock.stat().st_mode & 0o7777 == 0o600
-    with safe_open.alone(str(lock)) as again:
+    with safe_open.holds_lock(str(lock)) as again:
         assert again
     (tmp_path / "link").symlink_to(lock)
-    with pytest.raises(OSError, match="symbolic"), safe_open.alone(str(tmp_path / "link")):
+    with pytest.raises(OSError, match="symbolic"), safe_open.holds_lock(str(tmp_path / "link")):
         pass
 
 

@@ -11,7 +11,7 @@ import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..keys import KubernetesKeys, Team
-from ..network_policies import closed
+from ..network_policies import deny_all
 from ..storage import CLAIM_NAME, FSX_DRIVER
 
 core, meta = kubernetes.core.v1, kubernetes.meta.v1
@@ -156,7 +156,7 @@ class Directories(ComponentResource):
         )
         inside = ResourceOptions(parent=self, depends_on=[home], deleted_with=home)
         if args.settings.charts.network_policies:
-            closed(f"{name}-network", NAMESPACE, inside)
+            deny_all(f"{name}-network", NAMESPACE, inside)
         root = declare(f"{name}-fsx", args.file_system, Mount(namespace=NAMESPACE, volume="fsx-root"), self, inside)
         after = ResourceOptions.merge(inside, ResourceOptions(depends_on=[root]))
         for team in args.settings.namespaces:

@@ -14,7 +14,7 @@ from pulumi import ComponentResource, ResourceOptions
 from ...catalogue.accelerators import EFA_RESOURCE
 from ...workers.instance_groups import InstanceGroup
 from ..charts import KUEUE
-from ..network_policies import opened
+from ..network_policies import allow_all
 from ..node_placement import GROUP_LABEL, system_group_names
 from ..pod_resources import HUGE_PAGES_RESOURCE, device_resources, efa_interfaces, huge_pages_mib, node_cpus
 
@@ -83,7 +83,7 @@ class Queues(ComponentResource):
         ready = [home, *args.ready]
         if args.strict_network_policies:
             inside = ResourceOptions(parent=self, depends_on=[home], deleted_with=home)
-            ready.append(opened(f"{name}-open", NAMESPACE, inside))
+            ready.append(allow_all(f"{name}-open", NAMESPACE, inside))
         self._release = kubernetes.helm.v3.Release(
             f"{name}-kueue",
             name=RELEASE_NAME,
@@ -115,7 +115,7 @@ class Queues(ComponentResource):
             queues[namespace] = self._declare(f"queue-{namespace}", "ClusterQueue", metadata, *self._first, spec=queue)
         self.cluster_queues = queues
 
-    def let_in(self, homes: Mapping[str, pulumi.Resource]) -> None:
+    def admit_jobs(self, homes: Mapping[str, pulumi.Resource]) -> None:
         """Admit the jobs of these existing namespaces to their queues. Nothing comes after these."""
         for namespace, home in homes.items():
             metadata, spec = {"name": LOCAL_QUEUE, "namespace": namespace}, {"clusterQueue": namespace}

@@ -110,7 +110,7 @@ class Training(ComponentResource):
             for namespace, team in teams.items()
         }
         if queues:
-            queues.let_in(homes)
+            queues.admit_jobs(homes)
         if governed:
             ComputeQuotas(
                 f"{name}-quotas",

@@ -15,7 +15,7 @@ from ...storage.file_systems import LINK_PATH
 from ...workers.instance_groups import InstanceGroup
 from ..access import team_group
 from ..keys import Team
-from ..network_policies import of_team
+from ..network_policies import team_policy
 from ..pod_environment import config_map_name, pod_variables
 from ..pod_resources import device_limits, efa_interfaces
 from ..storage import DATA_CLAIM, LUSTRE_CLASS, VOLUME_CLASS
@@ -50,7 +50,7 @@ class TrainingNamespaceArgs:
 
     ``share`` limits the devices of all its pods together, as a part of all devices; ``governed``: task governance
     queues its jobs. ``separate``: the team sees only its own directory of the file system, and with ``linked_data`` the
-    linked bucket's, read-only. ``scraped_from`` and ``operated``: as in ``of_team``. ``after``: resources that the
+    linked bucket's, read-only. ``scraped_from`` and ``operated``: as in ``team_policy``. ``after``: resources that the
     namespace waits for, and that are deleted only after it.
     """
 
@@ -95,7 +95,7 @@ class TrainingNamespace(ComponentResource):
         self._inside = ResourceOptions(parent=self, depends_on=[self.namespace], deleted_with=self.namespace)
         self._limits()
         if args.network_policy:
-            of_team(f"{name}-network", args.namespace, args.scraped_from, args.operated, self._inside)
+            team_policy(f"{name}-network", args.namespace, args.scraped_from, args.operated, self._inside)
         self._rights()
         self._environment()
         self._storage()

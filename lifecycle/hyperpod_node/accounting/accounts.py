@@ -58,7 +58,7 @@ def apply(host: Host, wanted: Accounting, shared: str, dry_run: bool = False) ->
     work.accounts(accounts)
     work.defaults(wanted.defaults)
     # Written last: after a run that is killed before, the next one reports it.
-    told = _gone(before, now)
+    told = _removed_names(before, now)
     strangers = sorted({user for account in accounts for user in account.users if host.home(user) is None})
     if strangers:
         told.append(f"no user here yet, so that Slurm refuses their jobs: {', '.join(strangers)}; then run this again")
@@ -101,7 +101,7 @@ def in_order(accounts: Sequence[Account]) -> List[Account]:
     return found
 
 
-def _gone(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+def _removed_names(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
     """Return the names that the last configuration had and this one lacks."""
     found = []
     for kind, word in (("accounts", "account"), ("qos", "qos")):

@@ -78,7 +78,7 @@ def settle(node: Node, name: str) -> str:
     return said
 
 
-def hand_over(node: Node, place: remote.Place, login: remote.Login) -> str:
+def load_into_rds(node: Node, place: remote.Place, login: remote.Login) -> str:
     """Load the last copy of a controller's own database into the one on RDS, at its first use. Return what was done, in
     words. A run that is killed before it is recorded loads all of it again.
 
@@ -105,7 +105,7 @@ def _retire(host: Host) -> None:
     """Stop the node's own database, whose copies nobody reads any more. Its files stay."""
     if host.read(f"{units.UNITS}/{UNIT}.timer") is None:
         return
-    units.end(host, f"{UNIT}.timer", database.UNIT)
+    units.stop(host, f"{UNIT}.timer", database.UNIT)
     host.remove(f"{units.UNITS}/{UNIT}.timer")
 
 
@@ -135,7 +135,7 @@ def _load(host: Host, private: str, execute: Callable[[Path], str]) -> bool:
     """
     name = _file(private)
     try:
-        with safe_open.place(host.settings.root, name) as path, safe_open.opened(path) as found:
+        with safe_open.place(host.settings.root, name) as path, safe_open.open_without_links(path) as found:
             known = os.fstat(found)
     except FileNotFoundError:
         return False

@@ -54,11 +54,11 @@ def run(node: Node) -> str:
     conf = configure.read(node.host)
     # One that HyperPod has set up keeps the jobs in its own database; ours on RDS takes its place.
     if wanted.database == "local" and "slurmdbd" in conf.get("AccountingStorageType"):
-        return _of_hyperpod(node, conf)
+        return _is_of_hyperpod(node, conf)
     return _own(node, conf, wanted)
 
 
-def _of_hyperpod(node: Node, conf: slurm_conf.SlurmConf) -> str:
+def _is_of_hyperpod(node: Node, conf: slurm_conf.SlurmConf) -> str:
     """Whether slurmdbd is HyperPod's and already set up (Developer Guide, "Using an external accounting database")."""
     host = node.host
     settings = _settings(host.read(f"{host.settings.slurm_etc}/slurmdbd.conf") or "")
@@ -114,7 +114,7 @@ def _on_rds(node: Node) -> Tuple[str, str]:
     """Like ``_on_the_controller``, for the database that the step ``database`` has found."""
     host, place = node.host, remote.place(node.host)
     if host.read(f"{units.UNITS}/{_BEFORE}.timer") is not None:
-        units.end(host, f"{_BEFORE}.timer")
+        units.stop(host, f"{_BEFORE}.timer")
         for name in (
             f"{units.UNITS}/{_BEFORE}.timer",
             f"{units.UNITS}/{_BEFORE}.service",
@@ -122,7 +122,7 @@ def _on_rds(node: Node) -> Tuple[str, str]:
         ):
             host.remove(name)
     login = remote.login(node, place)
-    return backup.hand_over(node, place, login), remote.storage(host, place, login)
+    return backup.load_into_rds(node, place, login), remote.storage(host, place, login)
 
 
 def render(hostname: str, user: str, months: int, storage: str) -> str:

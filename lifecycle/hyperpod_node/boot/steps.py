@@ -178,10 +178,10 @@ def for_orchestrator(node: Node) -> List[Step]:
     if found.fsx_efa:
         # Configure LNet before mounting.
         steps = _before(("fsx",), LNET, steps)
-    return of_image(steps) if found.setup == "image" else steps
+    return after_image(steps) if found.setup == "image" else steps
 
 
-def of_image(steps: Sequence[Step]) -> List[Step]:
+def after_image(steps: Sequence[Step]) -> List[Step]:
     """Return the steps after those of HyperPod's image.
 
     Its slurmd may get a job before they end. The prolog that slurmctld sends it (prolog-gate.sh) holds that job until

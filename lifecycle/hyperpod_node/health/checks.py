@@ -12,8 +12,8 @@ from . import devices, gpu, own, system, xid
 from .model import Check, Finding, Subject, unknown
 
 CHECKS: Dict[str, Check] = {
-    "accelerators": devices.accelerators_there,
-    "efa": devices.efa_there,
+    "accelerators": devices.count_accelerators,
+    "efa": devices.count_efa,
     "ecc": gpu.ecc,
     "xid": xid.check,
     "nvlink": gpu.nvlink,

@@ -13,7 +13,7 @@ INFINIBAND = "/sys/class/infiniband"
 NVIDIA_GPUS = "/proc/driver/nvidia/gpus"
 
 
-def accelerators_there(subject: Subject) -> Optional[Finding]:
+def count_accelerators(subject: Subject) -> Optional[Finding]:
     """Check that the node has as many device files as its type has accelerators by the catalogue."""
     group = subject.group
     if not group.accelerators:
@@ -25,7 +25,7 @@ def accelerators_there(subject: Subject) -> Optional[Finding]:
     return ok(f"{found} devices")
 
 
-def efa_there(subject: Subject) -> Optional[Finding]:
+def count_efa(subject: Subject) -> Optional[Finding]:
     """Check that the node has as many EFA devices with an active port as its type by the catalogue."""
     group = subject.group
     if group.efa != "yes" or not group.accelerators:

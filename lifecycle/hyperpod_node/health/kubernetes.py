@@ -78,7 +78,7 @@ def apply(
     api = kubelet.connect(host)
     node = Standing(api.node(api.own_name()), _boot(host))
     if set_up and set_up.status != UNKNOWN:
-        node = _tell(api, node, set_up.detail, host.wall())
+        node = _label_set_up(api, node, set_up.detail, host.wall())
     if node.status in HYPERPODS:
         return f"left to HyperPod: {node.status}"
     strange = [key for key in node.taints if not key.startswith(_OWN_TAINTS) and key not in taints]
@@ -101,7 +101,7 @@ def apply(
     return _take_out(api, node, wrong, policy, devices)
 
 
-def _tell(api: kubelet.Api, node: Standing, missing: str, now: float) -> Standing:
+def _label_set_up(api: kubelet.Api, node: Standing, missing: str, now: float) -> Standing:
     """Label the node by whether its set-up is complete, and report once what is missing."""
     state = (INCOMPLETE, missing) if missing else (COMPLETE, None)
     if node.setup == state:

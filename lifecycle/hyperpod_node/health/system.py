@@ -77,7 +77,7 @@ def time(subject: Subject) -> Finding:
 
 def role(subject: Subject) -> Finding:
     """Check that users (Slurm) or pods (EKS) do not reach instance metadata, which gives the node's role."""
-    why = metadata_guard.opened(subject.host) if subject.mount else pod_metadata_guard.opened(subject.host)
+    why = metadata_guard.exposure(subject.host) if subject.mount else pod_metadata_guard.exposure(subject.host)
     return bad(why) if why else ok()
 
 

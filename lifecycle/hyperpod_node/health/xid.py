@@ -52,7 +52,7 @@ def actions() -> Mapping[int, str]:
         return {int(row["xid"]): row["action"] for row in csv.DictReader(file)}
 
 
-def ends_it(code: int, text: str) -> str:
+def needs_action(code: int, text: str) -> str:
     """Return why a node with this XID should get no more jobs; empty if it may continue."""
     action = actions().get(code, "")
     if action in ACTIONS_THAT_END_IT:
@@ -105,7 +105,7 @@ def check(subject: Subject) -> Optional[Finding]:
     reasons = []
     for one in kept:
         later = any(o["gpu"] == one["gpu"] and o["code"] == 154 and o["seq"] > one["seq"] for o in kept)
-        why = "" if one["code"] == 154 and later else ends_it(one["code"], one["text"])
+        why = "" if one["code"] == 154 and later else needs_action(one["code"], one["text"])
         if why:
             reasons.append(f"XID {one['code']} on {one['gpu']} ({why})")
     if reasons:
@@ -132,5 +132,5 @@ def _remember(memory: Dict[str, Any], log: List[str]) -> None:
             entry = {"seq": number, "gpu": found.group(1), "code": int(found.group(2)), "text": found.group(3)[:200]}
             kept.append(entry)
     # A job that fails again and again writes the same line each time; what ends it comes first.
-    kept.sort(key=lambda one: (not ends_it(one["code"], one["text"]), one["seq"]))
+    kept.sort(key=lambda one: (not needs_action(one["code"], one["text"]), one["seq"]))
     memory["xids"] = sorted(kept[:MOST_KEPT], key=lambda one: one["seq"])

@@ -221,7 +221,7 @@ class Host:
 
     def secure(self, name: str, mode: int, owner: Optional[str] = None) -> bool:
         """Correct a file's mode and owner. Return True if they were wrong."""
-        with safe_open.place(self.settings.root, name) as path, safe_open.opened(path) as descriptor:
+        with safe_open.place(self.settings.root, name) as path, safe_open.open_without_links(path) as descriptor:
             changed = stat.S_IMODE(os.fstat(descriptor).st_mode) != mode
             if changed:
                 os.fchmod(descriptor, mode)

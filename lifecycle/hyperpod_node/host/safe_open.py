@@ -58,7 +58,7 @@ def place(root: Path, name: str, make: bool = False) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[int]:
+def open_without_links(path: Path) -> Iterator[int]:
     """Return a descriptor of a file or a folder. Raises OSError if it is a link."""
     # A pipe would be waited for.
     descriptor = os.open(str(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -71,7 +71,7 @@ def opened(path: Path) -> Iterator[int]:
 def content(path: Path) -> Optional[bytes]:
     """Return a file's contents, None for a link or anything but a file."""
     try:
-        with opened(path) as found:
+        with open_without_links(path) as found:
             if not stat.S_ISREG(os.fstat(found).st_mode):
                 return None
             with os.fdopen(found, "rb", closefd=False) as file:
@@ -83,7 +83,7 @@ def content(path: Path) -> Optional[bytes]:
 
 
 @contextlib.contextmanager
-def alone(name: str) -> Iterator[bool]:
+def holds_lock(name: str) -> Iterator[bool]:
     """Whether this process holds the lock now. Readers of a file may lock it, so only its owner may read it."""
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -54,7 +54,7 @@ def exists(host: Host, unit: str) -> bool:
     return any(host.path(f"{folder}/{unit}.service").exists() for folder in FOLDERS)
 
 
-def never(host: Host, role: str, *units: str) -> None:
+def prevent(host: Host, role: str, *units: str) -> None:
     """Prevent units from running on a node of this role."""
     drop_ins = {f"{UNITS}/{unit}.service.d/10-hyperpod.conf": unit for unit in units if exists(host, unit)}
     texts = {name: NEVER.format(role=role, unit=unit) for name, unit in drop_ins.items()}
@@ -95,7 +95,7 @@ def _link(host: Host, *verb: str) -> None:
     host.run("systemctl", verb[0], "--no-reload", *verb[1:], check=False, env={"SYSTEMCTL_SKIP_SYSV": "1"})
 
 
-def end(host: Host, *units: str) -> None:
+def stop(host: Host, *units: str) -> None:
     """Stop units for good."""
     _link(host, "disable", *units)
     host.run("systemctl", "stop", *units, check=False, timeout=120)
@@ -123,7 +123,7 @@ def start(host: Host, unit: str, restart: bool = False, wait: bool = True) -> bo
     return running
 
 
-def complaint(host: Host, unit: str) -> str:
+def failure_reason(host: Host, unit: str) -> str:
     """Return why a daemon does not work: a full disk, or the last error in its log; empty without any."""
     for folder in (f"/var/spool/{unit}", "/var/log/slurm"):
         if host.free(folder) < LEAST_FREE:
@@ -146,5 +146,5 @@ def not_yet(host: Host, unit: str, seen: str, began: float) -> NotYet:
     """Return the state for a poll that began then; after a while also why the unit does not run, if it does not."""
     if host.now() - began < STARTS or active(host, unit):
         return NotYet(seen)
-    why = complaint(host, unit)
+    why = failure_reason(host, unit)
     return NotYet(f"{seen}; {unit} is not running" + (f": {why}" if why else ""))

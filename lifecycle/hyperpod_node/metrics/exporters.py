@@ -71,7 +71,7 @@ class Exporter:
     text: str
 
 
-def of(node: Node, registry: str) -> Tuple[List[Exporter], List[str]]:
+def for_node(node: Node, registry: str) -> Tuple[List[Exporter], List[str]]:
     """Return the exporters for this node, and what is missing for others."""
     host, group = node.host, node.identity.group
     found: List[Exporter] = []

@@ -72,7 +72,7 @@ _SERVICES = ("hyperpod-node-exporter", "hyperpod-dcgm-exporter", "hyperpod-neuro
 def run(node_: Node, url: str) -> str:
     """Step ``metrics``, with the address of the workspace."""
     host, registry = node_.host, node_.parameters.images_registry
-    found, missing = exporters.of(node_, registry)
+    found, missing = exporters.for_node(node_, registry)
     missing += collector.missing(host)
     for complaint in missing:
         node_.warn(complaint)

@@ -54,7 +54,7 @@ def main() -> int:
         print(f"usage: hyperpod-metrics {'|'.join(PARTS)}", file=sys.stderr)
         return 2
     host = Host(Settings.from_environment())
-    with safe_open.alone(str(host.path(f"/run/hyperpod-metrics-{part}.lock"))) as alone:
+    with safe_open.holds_lock(str(host.path(f"/run/hyperpod-metrics-{part}.lock"))) as alone:
         if not alone:
             print(f"hyperpod-metrics: {part} is still being read", file=sys.stderr)
             return 1

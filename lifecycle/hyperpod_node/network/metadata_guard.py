@@ -57,12 +57,12 @@ def run(node: Node) -> str:
     named = "".join(f" and {name}" for name in sorted(agents))
     text = TEXT.format(agents=named, rules="\n".join(rules), priority=PRIORITY)
     units.start(node.host, UNIT, restart=host.write(f"{units.UNITS}/{UNIT}", text))
-    if why := opened(host):
+    if why := exposure(host):
         raise StepError(why)
     return f"only root{named}"
 
 
-def opened(host: Host) -> str:
+def exposure(host: Host) -> str:
     """Return why users other than root and the agents get the node's role; empty if they do not."""
     found = [
         address

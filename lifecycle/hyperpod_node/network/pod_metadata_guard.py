@@ -48,7 +48,7 @@ def run(node: Node) -> str:
     return "not from pods"
 
 
-def opened(host: Host) -> str:
+def exposure(host: Host) -> str:
     """Return why pods get the node's role; empty if they do not."""
     shown = host.run("ip", "-4", "rule", "show", "priority", str(OTHERS)).out
     return "" if "prohibit" in shown else f"pods reach {ADDRESSES[0][1]}, and get the role of this node: {UNIT}"

@@ -67,7 +67,7 @@ def apply(host: Host, wanted: People) -> Applied:
     state = _state(host)
     before: Dict[str, int] = state["people"]
     now = {person.name: person.uid for person in wanted.people}
-    there = unix_accounts.known(host)
+    there = unix_accounts.local_accounts(host)
     # Only accounts that are ours: one that an earlier list named, and that has its number.
     gone = sorted(one for one, uid in before.items() if one not in now and one in there and there[one].uid == uid)
     # First, so that a later run knows everybody whom a killed run has added.
@@ -274,7 +274,7 @@ def fetched(host: Host, uri: str, region: str) -> People:
 
 def listed(host: Host) -> Dict[str, Any]:
     """Return the stack's people on this node, and the list that they come from."""
-    state, there = _state(host), unix_accounts.known(host)
+    state, there = _state(host), unix_accounts.local_accounts(host)
     found = {name: there[name]._asdict() for name in state["people"] if name in there}
     return {"people": found, "digest": state["digest"]}
 

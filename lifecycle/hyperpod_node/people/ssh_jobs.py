@@ -40,7 +40,7 @@ def run(node: Node) -> str:
     host = node.host
     if node.role != "worker":
         raise Skip("for workers")
-    why = _unable(host)
+    why = _obstacle(host)
     if why:
         remove(host)
         node.warn(f"ssh to this node needs no job: {why}")
@@ -68,7 +68,7 @@ def remove(host: Host) -> None:
         host.write(PAM, _without(text))
 
 
-def _unable(host: Host) -> str:
+def _obstacle(host: Host) -> str:
     """Return why the rule would lock out people with a job here, or cannot be written; empty if nothing is missing."""
     if host.read(PAM) is None:
         return f"there is no {PAM}"

@@ -39,7 +39,7 @@ def group_of(person: Person) -> str:
     return person.name if person.gid == person.uid else f"hyperpod-{person.gid}"
 
 
-def known(host: Host) -> Dict[str, Account]:
+def local_accounts(host: Host) -> Dict[str, Account]:
     """Return all local accounts."""
     expiry = {row[0]: row[7] for row in _rows(host, SHADOW, 9)}
     return {row[0]: Account(int(row[2]), int(row[3]), expiry.get(row[0]) != EXPIRED) for row in _rows(host, PASSWD, 7)}
@@ -66,11 +66,11 @@ def settle(host: Host, people: Sequence[Person], gone: Sequence[str], homes: str
             _edit(host, GSHADOW, 4, {name: ["!", "", ""] for name in new}, {})
         today = str(int(host.wall() // 86400))
         fresh = {person.name: [NO_PASSWORD, today, "0", "99999", "7", "", "", ""] for person in taken}
-        changes: Dict[str, Callable[[List[str]], List[str]]] = {person.name: _opened for person in taken}
+        changes: Dict[str, Callable[[List[str]], List[str]]] = {person.name: _unlocked_line for person in taken}
         changes.update(dict.fromkeys(gone, _closed))
         _edit(host, SHADOW, 9, fresh, changes)
         lines = {p.name: ["x", str(p.uid), str(p.gid), "", f"{homes}/{p.name}", SHELL] for p in taken}
-        changes = {person.name: _as_said(lines[person.name]) for person in taken}
+        changes = {person.name: _passwd_line(lines[person.name]) for person in taken}
         changes.update({name: lambda row: [*row[:6], NO_SHELL] for name in gone})
         _edit(host, PASSWD, 7, lines, changes)
     return refused
@@ -91,7 +91,7 @@ def _conflicts(people: Sequence[Person], passwd: Sequence[List[str]], groups: Se
     return found
 
 
-def _opened(row: List[str]) -> List[str]:
+def _unlocked_line(row: List[str]) -> List[str]:
     """Return a line of /etc/shadow that may log in. A password that an administrator has set stays."""
     expiry = "" if row[7] == EXPIRED else row[7]
     return [row[0], row[1].lstrip(LOCKED) or NO_PASSWORD, *row[2:7], expiry, row[8]]
@@ -101,7 +101,7 @@ def _closed(row: List[str]) -> List[str]:
     return [row[0], LOCKED + row[1].lstrip(LOCKED), *row[2:7], EXPIRED, row[8]]
 
 
-def _as_said(line: List[str]) -> Callable[[List[str]], List[str]]:
+def _passwd_line(line: List[str]) -> Callable[[List[str]], List[str]]:
     """Return a line of /etc/passwd with our ids and home. The shell is the person's, chsh(1), unless there is none."""
 
     def change(row: List[str]) -> List[str]:

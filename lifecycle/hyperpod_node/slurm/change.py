@@ -23,7 +23,7 @@ ANSWERS_SECONDS = 30.0
 
 def apply(host: Host, files: Tuple[ConfFile, ...]) -> bool:
     """Use these files from now on. Return True if they differ. Raises StepError, and leaves everything as it was."""
-    record, before = node_record.read(host), extra_conf.kept(host)
+    record, before = node_record.read(host), extra_conf.in_use(host)
     cluster_id = record.parameters.cluster_id
     if record.group.role != "controller":
         raise StepError("only the controller has slurm.conf")
@@ -38,7 +38,7 @@ def apply(host: Host, files: Tuple[ConfFile, ...]) -> bool:
     try:
         _use(host, files, cluster_id)
     except StepError as error:
-        extra_conf.keep(host, before, cluster_id)
+        extra_conf.use(host, before, cluster_id)
         configure.configure_again(host)
         host.run("systemctl", "restart", "slurmctld", timeout=120)
         raise StepError(f"{error}; the previous lines were restored") from None
@@ -47,7 +47,7 @@ def apply(host: Host, files: Tuple[ConfFile, ...]) -> bool:
 
 
 def _use(host: Host, files: Tuple[ConfFile, ...], cluster_id: str) -> None:
-    extra_conf.keep(host, files, cluster_id)
+    extra_conf.use(host, files, cluster_id)
     configure.configure_again(host)
     host.run("scontrol", "reconfigure", timeout=ANSWERS_SECONDS)
 
@@ -85,7 +85,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     host.begin(240)
     try:
         files = fetched(host, asked.uri, asked.region) if asked.uri else ()
-        changed = files != extra_conf.kept(host) if asked.dry_run else apply(host, files)
+        changed = files != extra_conf.in_use(host) if asked.dry_run else apply(host, files)
     except (StepError, OSError) as error:
         print(f"hyperpod-slurm-config: {error}", file=sys.stderr)
         return 1

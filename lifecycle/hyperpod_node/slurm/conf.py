@@ -351,6 +351,6 @@ def login_nodes(conf: SlurmConf, instances: Sequence[Instance], groups: Mapping[
     return {name for name, address in _addressed(conf) if {name, address} & known - {""}}
 
 
-def says_nothing(text: Optional[str]) -> bool:
+def is_blank(text: Optional[str]) -> bool:
     """Whether a file of Slurm's is missing, or has only comments."""
     return not _logical_lines(text or "")

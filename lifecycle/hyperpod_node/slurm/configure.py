@@ -36,7 +36,7 @@ def configure(
     ``extra``: the stack's own files, by default those that this controller uses.
     """
     found = look(host, record, instances)
-    return write(host, decide(found, record, extra_conf.kept(host) if extra is None else extra))
+    return write(host, decide(found, record, extra_conf.in_use(host) if extra is None else extra))
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def look(host: Host, record: NodeRecord, instances: Sequence[Instance]) -> Found
     return Found(
         text=text,
         conf=conf,
-        beside={name: host.read(_beside(host, name)) for name in names},
-        own=extra_conf.written(host),
+        beside={name: host.read(_included_path(host, name)) for name in names},
+        own=extra_conf.written_names(host),
         by_node=slurm_conf.groups_of_nodes(conf, instances, recorded(host, record.shared), groups),
         login=slurm_conf.login_nodes(conf, instances, groups),
         plugins=record.parameters.containers and containers.ready(host),
@@ -102,14 +102,14 @@ def decide(found: Found, record: NodeRecord, extra: Sequence[ConfFile]) -> Wante
     ours: Dict[str, str] = {}
     has_gres = any(slurm_conf.gres(group) for group in groups.values() if group.role == "worker")
     # A file in which HyperPod's agent or a person says something takes precedence.
-    if has_gres and (slurm_conf.says_nothing(gres) or str(gres).startswith(slurm_conf.HEADER)):
-        named = slurm_gres.as_named(found.conf, found.by_node)
+    if has_gres and (slurm_conf.is_blank(gres) or str(gres).startswith(slurm_conf.HEADER)):
+        named = slurm_gres.with_named_types(found.conf, found.by_node)
         ours["gres.conf"] = slurm_gres.render(named or _workers(groups))
     if found.gate:
         ours[slurm_conf.GATE] = found.gate
     ours.update(extra_conf.texts(extra))
     gone = [name for name in found.own if name not in ours]
-    ours[slurm_conf.INCLUDE] = _ours(found, record, extra)
+    ours[slurm_conf.INCLUDE] = _render_hyperpod_conf(found, record, extra)
     workers = {name for entry in found.conf.nodes for name in slurm_conf.expand(entry["nodename"])} - found.login
     text, maps = topology.settle(found.text, found.beside, workers)
     ours.update({name: lines for name, lines in maps.items() if lines is not None})
@@ -130,18 +130,18 @@ def write(host: Host, wanted: Wanted) -> bool:
     changed = wanted.plugins and containers.settle(host)
     for name, text in wanted.ours.items():
         mode = 0o755 if name == slurm_conf.GATE else 0o644
-        changed |= host.write(_beside(host, name), text, mode=mode)
+        changed |= host.write(_included_path(host, name), text, mode=mode)
     for name in wanted.gone:
-        changed |= host.remove(_beside(host, name))
+        changed |= host.remove(_included_path(host, name))
     for name, text in wanted.others.items():
-        changed |= _rewrite(host, _beside(host, name), text)
+        changed |= _rewrite(host, _included_path(host, name), text)
     return changed
 
 
-def _ours(found: Found, record: NodeRecord, extra: Sequence[ConfFile]) -> str:
+def _render_hyperpod_conf(found: Found, record: NodeRecord, extra: Sequence[ConfFile]) -> str:
     """Return hyperpod.conf."""
     known, groups = record.parameters, record.parameters.groups
-    conf = extra_conf.over(found.conf, extra)
+    conf = extra_conf.override(found.conf, extra)
     more = {"StateSaveLocation": shared_queue.STATE} if known.shared_queue else {}
     if found.gate:
         more.update(slurm_conf.GATED)
@@ -157,12 +157,12 @@ def _ours(found: Found, record: NodeRecord, extra: Sequence[ConfFile]) -> str:
 def read(host: Host) -> slurm_conf.SlurmConf:
     """Return slurm.conf with everything it includes, except our part."""
     text = host.read(f"{host.settings.slurm_etc}/slurm.conf") or ""
-    return slurm_conf.parse(_whole(host, text, without=slurm_conf.INCLUDE))
+    return slurm_conf.parse(_inlined(host, text, without=slurm_conf.INCLUDE))
 
 
 def effective(host: Host) -> slurm_conf.SlurmConf:
     """Like ``read``, with the stack's own lines in place of others."""
-    return extra_conf.over(read(host), extra_conf.kept(host))
+    return extra_conf.override(read(host), extra_conf.in_use(host))
 
 
 def _rewrite(host: Host, name: str, text: str) -> bool:
@@ -173,7 +173,7 @@ def _rewrite(host: Host, name: str, text: str) -> bool:
     return text != there and host.write(name, text, host.path(name).stat().st_mode & 0o777, host.owner(name))
 
 
-def _beside(host: Host, name: str) -> str:
+def _included_path(host: Host, name: str) -> str:
     """Return an included file's path: relative names are next to slurm.conf."""
     return str(PurePosixPath(host.settings.slurm_etc) / name)
 
@@ -200,7 +200,7 @@ def publish(host: Host, record: NodeRecord) -> None:
     Only daemons need the passwords and the topology: clients without a map leave it to the controller.
     """
     etc = host.settings.slurm_etc
-    whole = _whole(host, host.read(f"{etc}/slurm.conf") or "")
+    whole = _inlined(host, host.read(f"{etc}/slurm.conf") or "")
     # A line may have several settings.
     whole = re.sub(r'[ \t]*\b\w*Pass[ \t]*=[ \t]*("[^"\n]*"|\S+)', "", whole, flags=re.I)
     # For sacct on other nodes, too, the controller's own database is on the controller.
@@ -209,12 +209,12 @@ def publish(host: Host, record: NodeRecord) -> None:
     host.write(f"{record.shared}/slurm/slurm.conf", whole)
 
 
-def _whole(host: Host, text: str, without: str = "") -> str:
+def _inlined(host: Host, text: str, without: str = "") -> str:
     """Return slurm.conf with its included files, except one."""
 
     def read(name: str) -> Optional[str]:
         try:
-            return None if name == without else host.read(_beside(host, name))
+            return None if name == without else host.read(_included_path(host, name))
         except (OSError, ValueError):  # a folder, or no name of a file
             return None
 

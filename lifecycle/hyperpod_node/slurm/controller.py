@@ -67,7 +67,7 @@ def _controller(node: Node) -> str:
     after = units.after_mount(node.parameters.fsx_mount) + "\n" if queue_is_shared else ""
     drop_in = SLURMCTLD.format(bin=bin_folder, conf=name, seconds=int(node.timeout("slurm")), after=after)
     host.write(f"{units.UNITS}/slurmctld.service.d/20-hyperpod.conf", drop_in)
-    extra_conf.keep(host, extra_conf.shipped(host), node.parameters.cluster_id)
+    extra_conf.use(host, extra_conf.shipped(host), node.parameters.cluster_id)
     record = node_record.read(host)
     changed = configure.configure(host, record, node.identity.instances)
     conf = configure.effective(host)
@@ -79,7 +79,7 @@ def _controller(node: Node) -> str:
     _await_accounting(node, conf)
     _try_own_lines(node, record)
     if not node.by_image:
-        units.never(node.host, node.role, "slurmd")
+        units.prevent(node.host, node.role, "slurmd")
     was_running = units.start(node.host, "slurmctld", restart=changed, wait=False)
     began = host.now()
     host.poll("slurmctld did not answer `scontrol ping`", lambda: _up(host, began), node.timeout("slurm"), most=0.25)
@@ -166,7 +166,7 @@ def _await_accounting(node: Node, conf: slurm_conf.SlurmConf) -> None:
 def _try_own_lines(node: Node, record: NodeRecord) -> None:
     """Name the stack's own line that keeps slurmctld from starting, before it is started."""
     host = node.host
-    files = extra_conf.kept(host)
+    files = extra_conf.in_use(host)
     if not files:
         return
     try:
@@ -244,7 +244,7 @@ def _login(node: Node) -> str:
     if host.which("scontrol") is None:
         raise StepError("Slurm is not installed: command not found: scontrol")
     if not node.by_image:
-        units.never(node.host, node.role, "slurmctld", "slurmd")
+        units.prevent(node.host, node.role, "slurmctld", "slurmd")
     etc = host.settings.slurm_etc
     local, copy = f"{etc}/slurm.conf", f"{node.shared}/slurm/slurm.conf"
 

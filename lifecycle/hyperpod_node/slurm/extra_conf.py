@@ -37,13 +37,13 @@ def shipped(host: Host) -> Tuple[ConfFile, ...]:
     return parse(path.read_text(encoding="utf-8"), str(path)).files if path.is_file() else ()
 
 
-def kept(host: Host) -> Tuple[ConfFile, ...]:
+def in_use(host: Host) -> Tuple[ConfFile, ...]:
     """Return the files that this controller uses."""
     text = host.read(_state(host))
     return parse(text, _state(host)).files if text else ()
 
 
-def keep(host: Host, files: Sequence[ConfFile], cluster_id: str) -> None:
+def use(host: Host, files: Sequence[ConfFile], cluster_id: str) -> None:
     """Use these files from the next configuration on."""
     if files or host.read(_state(host)) is not None:
         host.write(_state(host), parameters.render(ExtraConf(cluster_id, tuple(files))))
@@ -54,7 +54,7 @@ def texts(files: Sequence[ConfFile]) -> Dict[str, str]:
     return {f"{PREFIX}{one.name}": one.text if one.text.endswith("\n") else f"{one.text}\n" for one in files}
 
 
-def written(host: Host) -> Tuple[str, ...]:
+def written_names(host: Host) -> Tuple[str, ...]:
     """Return the names of those that are next to slurm.conf."""
     return tuple(path.name for path in sorted(host.path(host.settings.slurm_etc).glob(f"{PREFIX}*")))
 
@@ -64,7 +64,7 @@ def includes(files: Sequence[ConfFile]) -> str:
     return "".join(f"include {PREFIX}{one.name}\n" for one in files)
 
 
-def over(conf: slurm_conf.SlurmConf, files: Sequence[ConfFile]) -> slurm_conf.SlurmConf:
+def override(conf: slurm_conf.SlurmConf, files: Sequence[ConfFile]) -> slurm_conf.SlurmConf:
     """Return slurm.conf with the files' parameters in place of its own."""
     keys: Dict[str, str] = dict(conf.keys)
     for one in files:

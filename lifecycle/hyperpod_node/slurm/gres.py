@@ -70,7 +70,7 @@ def untyped(conf: SlurmConf, groups: Mapping[str, Group]) -> List[str]:
     return [f"slurm.conf gives nodes Gres={plain[0]}, so Slurm refuses --gres={kinds[0]}; without the type it works"]
 
 
-def as_named(conf: SlurmConf, by_node: Mapping[str, Group]) -> Dict[str, Group]:
+def with_named_types(conf: SlurmConf, by_node: Mapping[str, Group]) -> Dict[str, Group]:
     """Return the nodes' groups, with the type of accelerators that slurm.conf's own lines name, as HyperPod's may.
 
     For such a node Slurm ignores the file of a line in gres.conf without that type (its interfaces/gres.c,

@@ -213,7 +213,7 @@ class Watch:
 
     def _rejoin(self, name: str, address: str) -> None:
         self.log(f"{name} answers again: it is to end its old jobs and to register")
-        self._tell(address, REJOIN)
+        self._send_order(address, REJOIN)
 
     def _auto_resumed(self, job: str) -> bool:
         """Whether HyperPod resumes a job, which Slurm records only in the batch script itself."""
@@ -227,7 +227,7 @@ class Watch:
             self.resumes[job] = script.code == 0 and AUTO_RESUME in script.out
         return self.resumes[job]
 
-    def _ours(self, job: str) -> bool:
+    def _may_release(self, job: str) -> bool:
         """Whether this service releases a job that is back in the queue, because HyperPod does not start it."""
         return self.requeued or not self._auto_resumed(job)
 
@@ -244,9 +244,9 @@ class Watch:
         Its tasks wait for peers that are gone, and where the job's srun ran on the lost node, slurmstepd tries for
         ten seconds and more to tell it how they ended. The job cannot start again before.
         """
-        self._tell(survivor, job)
+        self._send_order(survivor, job)
 
-    def _tell(self, address: str, word: str) -> None:
+    def _send_order(self, address: str, word: str) -> None:
         # Root's key there is for two words alone: REJOIN, or a job's number (slurm/end-job.sh).
         try:
             self.host.run("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", address, word, timeout=15)
@@ -269,7 +269,7 @@ class Watch:
                 # A job in the queue is shown as completing while anything of it is left elsewhere.
                 if state == "COMPLETING":
                     self._end_everywhere(job, unfinished)
-            elif state == "PENDING" and reason == "BeginTime" and job in self.running and self._ours(job):
+            elif state == "PENDING" and reason == "BeginTime" and job in self.running and self._may_release(job):
                 self._end_everywhere(job, self.unfinished.pop(job, []))
                 self._release(job, submitted)
             if state != "COMPLETING" and reason != "BeginTime" and not self._is_being_ended(job):

@@ -45,7 +45,7 @@ def refusal(host: Host, record: NodeRecord, instances: Sequence[Instance], files
     """Return the first line that keeps slurmctld from starting, and its error; empty if none does. Raises CannotTry."""
 
     def tried(count: int) -> str:
-        return _words(host, record, instances, _first(files, count))
+        return _startup_error(host, record, instances, _first(files, count))
 
     whole = sum(len(one.text.splitlines()) for one in files)
     words = tried(whole)
@@ -85,9 +85,9 @@ def _place(files: Sequence[ConfFile], count: int) -> Tuple[str, int]:
     raise AssertionError(count)
 
 
-def _words(host: Host, record: NodeRecord, instances: Sequence[Instance], files: Sequence[ConfFile]) -> str:
+def _startup_error(host: Host, record: NodeRecord, instances: Sequence[Instance], files: Sequence[ConfFile]) -> str:
     """Return why slurmctld does not start with these files; empty if it does. Raises CannotTry."""
-    etc, apart = host.settings.slurm_etc, _apart(host)
+    etc, apart = host.settings.slurm_etc, _with_other_folder(host)
     host.run("rm", "-rf", str(host.path(FOLDER)))
     try:
         apart.folder(f"{FOLDER}/state")
@@ -109,7 +109,7 @@ def _words(host: Host, record: NodeRecord, instances: Sequence[Instance], files:
         host.run("rm", "-rf", str(host.path(FOLDER)))
 
 
-def _apart(host: Host) -> Host:
+def _with_other_folder(host: Host) -> Host:
     """Return the same node with another folder for Slurm's configuration; files there do not change the node."""
     apart: Any = copy.copy(host)
     apart.settings = dataclasses.replace(host.settings, slurm_etc=FOLDER)

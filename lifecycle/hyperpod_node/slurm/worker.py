@@ -90,7 +90,7 @@ def run(node: Node) -> str:
 def _drop_in(node: Node, unit: str, controllers: Sequence[Instance]) -> bool:
     """Have slurmd fetch its configuration, and retry without end. Return True if the unit changed."""
     host = node.host
-    units.never(node.host, node.role, "slurmctld")
+    units.prevent(node.host, node.role, "slurmctld")
     drop_in = SLURMD.format(
         controllers=",".join(i.address for i in controllers),
         bin=host.settings.install_folder + "/bin",

@@ -24,7 +24,7 @@ def run(node: Node) -> str:
     """Step ``fsx``."""
     existing, point = node.parameters.fsx_id, node.parameters.fsx_mount
     if node.by_image:
-        detail = of_image(node, point)
+        detail = await_image_mount(node, point)
     else:
         detail = mount(node, {"id": existing} if existing else tagged(node, "LUSTRE"), point)
     _folders(node)
@@ -32,7 +32,7 @@ def run(node: Node) -> str:
     return detail
 
 
-def of_image(node: Node, mount_point: str) -> str:
+def await_image_mount(node: Node, mount_point: str) -> str:
     """Wait until HyperPod has mounted the file system of InstanceStorageConfigs, and write to it."""
     host = node.host
     source = host.poll(

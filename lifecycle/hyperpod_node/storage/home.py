@@ -20,7 +20,7 @@ def run(node: Node) -> str:
     known = node.parameters.home_fsx_id
     assert known is not None, "the step is only there when one is configured"
     if node.by_image:
-        return fsx.of_image(node, FOLDER)
+        return fsx.await_image_mount(node, FOLDER)
     node.host.write(PORTS_FILE, PORTS)
     detail = fsx.mount(node, fsx.tagged(node, "OPENZFS") if known == HOME_MADE else {"id": known}, FOLDER)
     home = node.host.home(IMAGE_USER)

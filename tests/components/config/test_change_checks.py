@@ -12,7 +12,7 @@ import pytest
 
 from components.common.names import BUCKET, DEPLOYED_WITH, Names, for_stack
 from components.config import Config, ConfigError
-from components.config.change_checks import deployed_with, renamed, require_possible
+from components.config.change_checks import deployed_with, rename_problems, require_possible
 from components.security import bucket_writers
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
@@ -110,7 +110,7 @@ def told(change: Change) -> list[str]:
     }
     zone = SimpleNamespace(availability_zone_id=change.zone or after.zone_id)
     with (
-        patch("components.config.change_checks._left", lambda: left),
+        patch("components.config.change_checks._last_outputs", lambda: left),
         patch("pulumi_aws.ec2.get_subnets", lambda *, filters: SimpleNamespace(ids=["subnet-0123456789abcdef0"])),
         patch("pulumi_aws.ec2.get_subnet", lambda *, id: zone),
     ):
@@ -159,7 +159,7 @@ def test_every_deployment_leaves_what_the_next_is_held_against() -> None:
 
 
 def test_a_stack_without_a_bucket_has_no_other_name() -> None:
-    assert list(renamed({}, named("dev", config("dev")))) == []
+    assert list(rename_problems({}, named("dev", config("dev")))) == []
 
 
 def test_the_preview_of_a_renamed_stack_says_so() -> None:

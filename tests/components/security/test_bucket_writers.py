@@ -18,7 +18,7 @@ def told(deployment: tuple[list[str], list[str], str]) -> list[str]:
     before, given, who = deployment
     configured = [f"{ROLES}/{one}" for one in given]
     left = {bucket_writers.OUTPUT: [f"{ROLES}/{one}" for one in before]}
-    return [str(problem) for problem in bucket_writers.locked_out(configured, left, f"{ROLES}/{who}")]
+    return [str(problem) for problem in bucket_writers.require_writer(configured, left, f"{ROLES}/{who}")]
 
 
 def test_the_deployer_is_among_those_who_may_write_the_scripts() -> None:

@@ -80,7 +80,7 @@ class Node:
         patch.setattr(validate, "record", lambda: self.own)
         patch.setattr(validate, "run", self._run)
         self.opened = ""
-        patch.setattr(metadata_guard, "opened", lambda host: self.opened)
+        patch.setattr(metadata_guard, "exposure", lambda host: self.opened)
         patch.setattr(validate, "devices", lambda gres: self.devices if gres.startswith("gpu") else 0)
         patch.setattr(os.path, "ismount", lambda path: str(path) in self.mounted)
         patch.setattr(shutil, "disk_usage", lambda path: _Usage(100 << 30, 58 << 30, 42 << 30))

@@ -120,7 +120,7 @@ def test_trainium_memory_errors_that_cannot_be_corrected_are_bad(tmp_path: Path)
     assert gpu.ecc(subject(host)) == Finding("ok", "1 counters are 0")
     put(host, f"{folder}/neuron3/stats/hardware/sram_ecc_uncorrected", "2\n")
     assert gpu.ecc(subject(host)) == Finding("bad", "2 sram_ecc_uncorrected on neuron3")
-    assert devices.accelerators_there(subject(host)) == Finding("ok", "16 devices")
+    assert devices.count_accelerators(subject(host)) == Finding("ok", "16 devices")
 
 
 # XIDs
@@ -188,7 +188,7 @@ LINK_6 = "pid=<unknown>, name=<unknown>, NVLink: fatal error detected on link 6"
     ],
 )
 def test_an_xid_ends_it_where_nvidia_asks_for_a_reset_or_a_reboot(entry: tuple[int, str], action: str) -> None:
-    assert xid.ends_it(*entry) == action
+    assert xid.needs_action(*entry) == action
 
 
 def test_xids_are_remembered_though_the_kernels_ring_forgets(host: FakeHost) -> None:

@@ -82,7 +82,7 @@ def test_a_unit_that_must_not_run_stops_and_cannot_start_again(world: World) -> 
     host = world.node("login")
     host.active.update(("slurmd", "slurmctld"))
     host.enabled.update(("slurmd", "slurmctld"))
-    units.never(host, "login", "slurmctld", "slurmd", "not-installed")
+    units.prevent(host, "login", "slurmctld", "slurmd", "not-installed")
     assert (host.active & {"slurmd", "slurmctld"}, host.enabled) == (set(), set())
     for unit in ("slurmd", "slurmctld"):
         assert f"ConditionPathExists=/etc/hyperpod/runs-{unit}" in host.text(
@@ -122,9 +122,9 @@ def test_why_a_daemon_does_not_run_is_asked_once_it_could_have_started(
     # Without a word in the journal, slurmd's own log may have one; of its end alone.
     host.commands["journalctl"] = lambda h, args, stdin: Result(0, "a: info\n")
     host.write("/var/log/slurm/slurmd.log", "error: old\n" + "x\n" * 40)
-    assert units.complaint(host, "slurmd") == ""
+    assert units.failure_reason(host, "slurmd") == ""
     host.write("/var/log/slurm/slurmd.log", "error: old\n" + "x\n" * 39)
-    assert units.complaint(host, "slurmd") == "slurmd: error: old"
+    assert units.failure_reason(host, "slurmd") == "slurmd: error: old"
     free = {"/var/spool/slurmd": 1 << 20, "/var/log/slurm": (1 << 20) - 1}
     host.free = lambda name: free[name]  # type: ignore[method-assign]
-    assert units.complaint(host, "slurmd") == "the disk of /var/log/slurm is full"
+    assert units.failure_reason(host, "slurmd") == "the disk of /var/log/slurm is full"

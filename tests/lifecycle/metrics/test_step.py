@@ -87,7 +87,7 @@ def test_an_address_that_the_agent_cannot_write_to_is_refused(world: World, url:
 def test_exporters_listen_on_loopback_alone_and_have_limits(tmp_path: Path) -> None:
     for world in (World(tmp_path / "gpu"), World(tmp_path / "trainium", "ml.trn1.32xlarge")):
         host = world.node()
-        found, _ = exporters.of(host.node(), "602401143452.dkr.ecr.us-west-2.amazonaws.com")
+        found, _ = exporters.for_node(host.node(), "602401143452.dkr.ecr.us-west-2.amazonaws.com")
         assert len(found) == 2
         for text in [*(one.text for one in found), collector.unit(host)]:
             assert "Restart=always" in text

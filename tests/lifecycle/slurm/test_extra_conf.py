@@ -109,7 +109,7 @@ def test_a_living_controller_takes_lines_only_after_it_has_tried_them(world: Wor
     with pytest.raises(StepError, match=r"^a\.conf, line 1: fatal: it is bad"):
         change.apply(host, (ConfFile("a.conf", "X=bad\n"),))
     assert not host.ran("scontrol", "reconfigure")
-    assert extra_conf.kept(host) == FILES
+    assert extra_conf.in_use(host) == FILES
     assert "KillWait=77" in host.text(f"{ETC}/hyperpod-own-a.conf")
     assert change.apply(host, (ConfFile("c.conf", "KillWait=78\n"),))
     assert host.ran("scontrol", "reconfigure")
@@ -129,7 +129,7 @@ def test_the_lines_of_before_are_back_where_slurmctld_does_not_take_the_new_ones
     )
     with pytest.raises(StepError, match=r"failed: no; the previous lines were restored"):
         change.apply(host, (ConfFile("c.conf", "KillWait=78\n"),))
-    assert extra_conf.kept(host) == FILES
+    assert extra_conf.in_use(host) == FILES
     assert host.text(f"{ETC}/hyperpod.conf").endswith("include hyperpod-own-a.conf\ninclude hyperpod-own-b.conf\n")
     assert host.ran("systemctl", "restart", "slurmctld")
 
@@ -182,10 +182,10 @@ def test_a_living_controller_takes_the_lines_of_the_bucket_and_says_which(
         told = json.loads(capsys.readouterr().out)
         assert (told["files"], told["changed"]) == (["c.conf"], changed)
         digests.add(told["digest"])
-    assert digests == {extra_conf.digest(extra_conf.kept(living))}
+    assert digests == {extra_conf.digest(extra_conf.in_use(living))}
     assert change.main([]) == 0
     assert json.loads(capsys.readouterr().out)["files"] == []
-    assert extra_conf.kept(living) == ()
+    assert extra_conf.in_use(living) == ()
 
 
 def test_lines_that_are_missing_or_anothers_change_nothing(
@@ -213,7 +213,7 @@ def test_a_controller_that_does_not_answer_gets_the_lines_of_before(living: Fake
     )
     began = living.clock
     assert change.main(["s3://bucket/lines", "--region", "us-west-2"]) == 1
-    assert extra_conf.kept(living) == FILES
+    assert extra_conf.in_use(living) == FILES
     assert living.clock - began >= change.ANSWERS_SECONDS
 
 
