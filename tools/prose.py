@@ -1,9 +1,12 @@
-"""Holds the English of pages and of YAML texts to tools/prose.yaml, by proselint: ``python -m tools.prose``."""
+"""Checks the English of pages, YAML texts, docstrings and comments by tools/prose.yaml: ``python -m tools.prose``."""
 
 from __future__ import annotations
 
+import ast
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +18,7 @@ from proselint.registry.checks.types import PreferredFormsSimple
 
 ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(r"^```.*?^```|^    .*?$|<!--.*?-->|<[^>\n]*>|^\[\w+\]:.*?$", re.DOTALL | re.MULTILINE)
-_CODE = re.compile(r"`[^`]*`|https?://[^\s)]+")
+_CODE = re.compile(r"`[^`]*`|https?://[^\s)]+|\bNone\b")
 _TARGET = re.compile(r"(?<=\])\([^)]*\)")
 # A sentence ends at its mark, and with its paragraph, its cell of a table or its item of a list.
 _END = re.compile(r"[.!?;][\"')*_]*\s|:\s+(?=[A-Z])|\n\s*\n|\n(?=\s*(?:[*-] |\d+\. |#|\|))|\|")
@@ -32,28 +35,38 @@ class Rules:
     bare: Sequence[str]
     pages: Sequence[str]
     texts: Mapping[str, Sequence[str]]
+    code: Sequence[str]
 
     def checks(self) -> list[Check]:
         """proselint's own checks that the rules name, and the project's in the same form."""
         known = [check for check in checks.__register__ if check.path.split(".")[0] in self.proselint]
-        banned = PreferredFormsSimple(dict(self.banned))
-        return [
-            *known,
-            Check(banned, path="banned", message="'{1}': write {0}."),
-            Check(self._sentences, path="sentence"),
-        ]
+        return [*known, *self.code_checks(), Check(self._long, path="sentence")]
 
-    def _sentences(self, text: str, check: Check) -> Iterator[CheckResult]:
-        """Sentences that are too long, or begin with a relative pronoun that has no noun."""
-        start = 0
-        for end in (*(match.end() for match in _END.finditer(text)), len(text)):
-            words = _WORD.findall(text[start:end])
-            span = (end - len(text[start:end].lstrip()), end)
+    def code_checks(self) -> list[Check]:
+        """Return the checks that also hold for docstrings and comments, whose sentences may be long."""
+        banned = PreferredFormsSimple(dict(self.banned))
+        return [Check(banned, path="banned", message="'{1}': write {0}."), Check(self._bare, path="bare")]
+
+    def _long(self, text: str, check: Check) -> Iterator[CheckResult]:
+        """Yield sentences with too many words."""
+        for words, span in _sentences(text):
             if len(words) > self.longest_sentence:
                 yield CheckResult(check.path, f"{len(words)} words: {' '.join(words[:6])} ...", span, None)
-            if words and words[0] in self.bare and "?" not in text[start:end]:
+
+    def _bare(self, text: str, check: Check) -> Iterator[CheckResult]:
+        """Yield sentences that begin with a relative pronoun without its noun."""
+        for words, span in _sentences(text):
+            if words[0] in self.bare and "?" not in text[slice(*span)]:
                 yield CheckResult(check.path, f"no noun before: {' '.join(words[:6])} ...", span, None)
-            start = end
+
+
+def _sentences(text: str) -> Iterator[tuple[list[str], tuple[int, int]]]:
+    """Yield the words of each sentence, and its place."""
+    start = 0
+    for end in (*(match.end() for match in _END.finditer(text)), len(text)):
+        if words := _WORD.findall(text[start:end]):
+            yield words, (end - len(text[start:end].lstrip()), end)
+        start = end
 
 
 def plain(markdown: str) -> str:
@@ -77,13 +90,30 @@ def scalars(text: str, keys: Sequence[str]) -> Iterator[tuple[int, str]]:
                 nodes.append(value)
 
 
+def remarks(source: str) -> Iterator[tuple[int, str]]:
+    """Yield a module's docstrings and its comments, those on following lines as one, with the first line of each."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (text := ast.get_docstring(node)):
+            yield node.body[0].lineno, text
+    block, last = list[str](), 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            follows = block and token.start[0] == last + 1 and token.line.lstrip().startswith("#")
+            if block and not follows:
+                yield last - len(block) + 1, "\n".join(block)
+            block, last = [*(block if follows else ()), token.string[1:].strip()], token.start[0]
+    if block:
+        yield last - len(block) + 1, "\n".join(block)
+
+
 def findings(held: Rules, root: Path = ROOT) -> Iterator[str]:
-    """Every violation below a folder, as FILE:LINE: RULE: MESSAGE."""
-    every = held.checks()
-    for pattern in (*held.pages, *held.texts):
+    """Yield every violation below a folder, as FILE:LINE: RULE: MESSAGE."""
+    for pattern in (*held.pages, *held.texts, *held.code):
+        every = held.code_checks() if pattern in held.code else held.checks()
         for path in sorted(root.glob(pattern)):
             text = path.read_text(encoding="utf-8")
             parts = scalars(text, held.texts[pattern]) if pattern in held.texts else [(1, text)]
+            parts = remarks(text) if pattern in held.code else parts
             for line, part in parts:
                 # proselint looks for words with a space around each.
                 prose = f" {plain(part)} "

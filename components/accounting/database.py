@@ -20,8 +20,8 @@ from .keys import Accounting
 # Slurm takes MySQL and MariaDB (slurm.schedmd.com/accounting.html). HyperPod's own default is MariaDB (SageMaker
 # Developer Guide, "Using an external accounting database"), and the rehearsal of nodes runs this release.
 ENGINE, VERSION, FAMILY = "mariadb", "10.11", "mariadb10.11"
-# Whose certificates the lifecycle scripts have, valid until 2061 (Amazon RDS User Guide, "Using SSL/TLS to encrypt a
-# connection to a DB instance").
+# The authority whose certificates the lifecycle scripts have, valid until 2061 (Amazon RDS User Guide, "Using SSL/TLS
+# to encrypt a connection to a DB instance").
 AUTHORITY = "rds-ca-rsa2048-g1"
 USER = "slurm"
 # slurm.schedmd.com/accounting.html, "Slurm Accounting Configuration After Build": slurmdbd's changes of the tables take

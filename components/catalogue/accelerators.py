@@ -135,7 +135,7 @@ class InstanceType:
 
 @dataclass(frozen=True, kw_only=True)
 class Accelerator:
-    """What differs between a GPU cluster and a Trainium cluster.
+    """The differences between a GPU cluster and a Trainium cluster.
 
     ``slurm_gres``: the generic resource's name. ``kubernetes_resource``: one per device.
     """

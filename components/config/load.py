@@ -23,7 +23,7 @@ from .resolved import Config
 from .shapes import settled, unaffected
 
 REGION_KEY = "aws:region"
-# Whose keys the program and its providers read, and Pulumi's own.
+# The namespaces that the program and its providers read, and Pulumi's own.
 _NAMESPACES = (NAMESPACE, "aws", "aws-native", "kubernetes", "pulumi")
 
 

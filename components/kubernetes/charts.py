@@ -110,7 +110,7 @@ def needed(settings: KubernetesKeys) -> tuple[Chart, ...]:
 
 
 def require(settings: KubernetesKeys) -> None:
-    """Refuse to continue without the charts. Raises ConfigError with every problem of theirs."""
+    """Refuse to continue without the charts. Raises ConfigError with all their problems."""
     problems = [
         Problem(key=str(chart.path), what=fault, fix=f"bring it with `{BRING}`")
         for chart in needed(settings)

@@ -1,5 +1,5 @@
-"""Publishes the results of nodes' health checks as a node condition and an event, and lets a node count the nodes that
-are out before it takes itself out.
+"""Publishes the results of nodes' health checks as a node condition and an event, and gives a node the right to count
+the nodes that are out before it takes itself out.
 """
 
 from __future__ import annotations

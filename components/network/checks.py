@@ -144,7 +144,7 @@ def _refused_range(primary: IPv4Network, secondary: IPv4Network) -> IPv4Network 
 
 
 def _refused_parts(primary: IPv4Network) -> list[IPv4Network]:
-    """Return the parts of its own range that AWS does not associate with a VPC of this block."""
+    """Return the parts of the VPC block's range that AWS does not associate with it."""
     return [part for place, part in _REFUSED_BESIDE if primary.subnet_of(place)]
 
 

@@ -49,5 +49,5 @@ def _zones_of(region: Region, service: str) -> set[str] | None:
     try:
         name = service_name(region, service)
         return set(aws.ec2.get_vpc_endpoint_service(service_name=name, service_type="Interface").availability_zones)
-    except Exception as refused:  # Whatever the provider says: callers who may create endpoints get AWS's own refusal.
+    except Exception as refused:  # Any error: callers who may create endpoints get AWS's own refusal.
         return None if any(word in str(refused) for word in _NO_SERVICE) else set()

@@ -38,7 +38,7 @@ def _unusable(key: str, what: str, account: str, status: Callable[[], Any]) -> I
         return
     try:
         found = status()
-    except Exception as refused:  # Whatever the provider says: it does not exist, or the caller may not look at it.
+    except Exception as refused:  # Any error: it does not exist, or the caller may not look at it.
         yield Problem(key=key, what=f"AWS does not describe {what}: {refused}", fix="one that exists, or leave it out")
         return
     if found != _ACTIVE:

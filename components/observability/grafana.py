@@ -80,8 +80,8 @@ def workspace(
         name=context.names.cluster,
         account_access_type="CURRENT_ACCOUNT",
         authentication_providers=sorted(sign_in),
-        # Amazon Managed Grafana API Reference, CreateWorkspace: only the console lets AWS manage the role, and the list
-        # of data sources is not to be used. `hyperpod dashboards` makes the one for Prometheus.
+        # Amazon Managed Grafana API Reference, CreateWorkspace: AWS manages the role only from the console, and the
+        # list of data sources is not to be used. `hyperpod dashboards` makes the one for Prometheus.
         permission_type="CUSTOMER_MANAGED",
         configuration=json.dumps(_CONFIGURATION),
         role_arn=role.arn,

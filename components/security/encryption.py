@@ -66,7 +66,7 @@ class Encryption(ComponentResource):
             enable_key_rotation=True,
             deletion_window_in_days=_WINDOW_DAYS,
             policy=key_policy(context, notified=args.notified),
-            # Whatever outlives the stack is unreadable without it.
+            # Data that outlives the stack is unreadable without it.
             opts=ResourceOptions(parent=self, protect=context.protect, retain_on_delete=args.retained),
         ).arn
         self.register_outputs({"key": self.key})
@@ -180,7 +180,7 @@ def key_problems(arn: str | None, account: str) -> Iterator[Problem]:
         return
     try:
         found = aws.kms.get_key(key_id=arn)
-    except Exception as refused:  # Whatever the provider says: there is no such key, or no permission to look at it.
+    except Exception as refused:  # Any error: there is no such key, or no permission to look at it.
         yield Problem(key=KEY, what=f"KMS does not describe {arn}: {refused}", fix="an existing key's ARN, or create")
         return
     for field, (wanted, what, fix) in _USABLE.items():

@@ -26,7 +26,7 @@ def bucket_problems(bucket: str | None, here: str) -> Iterator[Problem]:
     fix = f"a bucket in {here}"
     try:
         there = aws.s3.get_bucket(bucket=bucket).bucket_region
-    except Exception as refused:  # Whatever the provider says.
+    except Exception as refused:  # Any error of the provider.
         text = str(refused)
         if any(word in text for word in _MISSING):
             yield Problem(key=_BUCKET, what=f"there is no bucket {bucket}", fix=fix)

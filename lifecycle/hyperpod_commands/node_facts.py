@@ -63,7 +63,7 @@ def devices(gres: str) -> int:
 
 
 def nccl_tests() -> str:
-    """Return the folder of the nccl-tests binaries; empty if there is none."""
+    """Return the folder of the nccl-tests binaries; empty without any."""
     for pattern in NCCL_TESTS:
         for folder in sorted(Path("/").glob(pattern), reverse=True):
             if os.access(str(folder / "all_reduce_perf"), os.X_OK):
@@ -72,7 +72,7 @@ def nccl_tests() -> str:
 
 
 def python() -> str:
-    """Return a Python that has PyTorch; empty if there is none. HYPERPOD_PYTHON is tried first."""
+    """Return a Python that has PyTorch; empty without any. HYPERPOD_PYTHON is tried first."""
     for name in (os.environ.get("HYPERPOD_PYTHON", ""), *PYTHONS):
         path: Optional[str] = shutil.which(name) if name else None
         if path and subprocess.call([path, "-c", HAS_TORCH], stderr=subprocess.DEVNULL) == 0:

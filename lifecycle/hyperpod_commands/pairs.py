@@ -102,7 +102,7 @@ def _switches(
 def _nodes(
     pairs: Sequence[Tuple[str, str]], slow: Sequence[Tuple[str, str]]
 ) -> Tuple[List[str], List[Tuple[str, str]]]:
-    """Return nodes that explain several slow pairs, each most of its own, the worst first; and the slow pairs that
+    """Return nodes that explain several slow pairs, each most of its pairs, the worst first; and the slow pairs that
     remain.
     """
     tested = Counter(node for pair in pairs for node in pair)

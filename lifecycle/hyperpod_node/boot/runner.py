@@ -130,7 +130,7 @@ class Runner:
             result, detail = "not run", str(cancelled)
         except StepError as error:
             result, detail = "failed", str(error)
-        except Exception as error:  # a defect of ours must not look like success
+        except Exception as error:  # our own defect must not look like success
             result, detail = "failed", f"{type(error).__name__}: {error}"
         with self._changed:
             self._end(step, result, detail)

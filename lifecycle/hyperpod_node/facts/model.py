@@ -108,7 +108,7 @@ class Default:
 
 @dataclass(frozen=True)
 class Accounting:
-    """What Slurm records of jobs, for how long, and its limits (accounting/). ``defaults`` has only people whose
+    """Slurm's record of jobs, how long it is kept, and Slurm's limits (accounting/). ``defaults`` has only people whose
     default is configured; for others it is the first account of which they became members. ``database``: where it is
     kept, on the controller or in a database of Amazon RDS (accounting/remote.py).
     """

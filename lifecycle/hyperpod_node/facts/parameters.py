@@ -16,7 +16,7 @@ from .model import ExtraConf, Node, NodeRecord, Parameters, People
 FILE_NAME = "hyperpod_parameters.json"
 # The default form of a text: one line.
 _LINE = r"[ -~]*"
-# No number of ours is as large; a float holds every whole number below it.
+# None of our numbers is as large; a float holds every whole number below it.
 _MOST = 2**53
 # Python parses a class's types from their text, which takes most of the time here.
 _types = functools.lru_cache(maxsize=None)(get_type_hints)

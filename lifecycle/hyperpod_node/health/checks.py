@@ -72,7 +72,7 @@ def _one(subject: Subject, name: str, check: Check, done: Dict[str, Result], ski
         finding = check(subject)
     except StepError as error:
         finding = unknown(str(error))
-    except Exception as error:  # a defect of ours must not drain a cluster
+    except Exception as error:  # our own defect must not drain a cluster
         finding = unknown(f"{type(error).__name__}: {error}")
     if finding is None:
         skipped.append(name)

@@ -90,7 +90,7 @@ def unknown(detail: str) -> Finding:
 
 
 def load(host: Host, name: str) -> Dict[str, Any]:
-    """Return a JSON object from a file; empty if there is none."""
+    """Return a JSON object from a file; empty without one."""
     try:
         found = json.loads(host.read(name) or "{}")
     except ValueError:

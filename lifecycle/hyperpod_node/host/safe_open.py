@@ -1,5 +1,5 @@
 """Opens files without following links. Root of every node may write to our folder on the shared file system, so a link
-in it could lead another node's root to any of its own files: below it, no link is followed.
+in it could lead another node's root to any file there: below it, no link is followed.
 """
 
 from __future__ import annotations

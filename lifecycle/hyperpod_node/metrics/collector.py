@@ -2,8 +2,8 @@
 
 It runs as a separate process, with separate files, so that HyperPod's configuration of the image's own agent stays as
 it is. The commands are those of amazon-cloudwatch-agent-ctl and start-amazon-cloudwatch-agent
-(github.com/aws/amazon-cloudwatch-agent, 2026-08): a translator makes the agent's two files from one of ours. It names
-the second itself (tool/translator/translator.go, ``yamlConfigFileName``).
+(github.com/aws/amazon-cloudwatch-agent, 2026-08): a translator makes the agent's two files from our one. It names the
+second itself (tool/translator/translator.go, ``yamlConfigFileName``).
 """
 
 from __future__ import annotations

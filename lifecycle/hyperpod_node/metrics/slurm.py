@@ -187,7 +187,7 @@ def _number(text: str) -> Optional[int]:
 
 
 def _counted(node: SlurmNode) -> List[str]:
-    """What a node counts as."""
+    """Return the state as which a node counts."""
     words = [NODE_STATES[state] for state in node.states if state in NODE_STATES]
     if {"DRAIN", "DRAINED", "DRAINING"} & set(node.states):
         busy = {"alloc", "mixed", "completing"} & set(words) or "DRAINING" in node.states

@@ -39,7 +39,7 @@ _JOB = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
 def families(host: Host) -> List[Family]:
-    """What the ranks on this node say."""
+    """Return the reports of the ranks on this node."""
     found: Dict[str, List[Sample]] = {}
     for job, rank, text in _files(host.path(FOLDER)):
         for field, value in parse(text).items():

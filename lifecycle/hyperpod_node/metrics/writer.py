@@ -35,7 +35,7 @@ PARTS: Mapping[str, Mapping[str, Source]] = {
 
 
 def write(host: Host, part: str) -> Dict[str, str]:
-    """Write a part's files. What went wrong, by file: such a file is removed, for old figures would look like new."""
+    """Write a part's files. Return errors by file: such a file is removed, because old figures would look new."""
     trouble = {}
     for name, source in PARTS[part].items():
         file = f"{FOLDER}/{name}.prom"

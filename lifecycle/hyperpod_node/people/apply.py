@@ -185,7 +185,7 @@ def _make(host: Host, homes: str, parent: int, name: str) -> None:
         return
     own = f".{name}.{host.hostname()}"
     below = Path(f"/proc/self/fd/{parent}")
-    # What a killed run left is half done.
+    # A killed run left it half done.
     shutil.rmtree(str(below / own), ignore_errors=True)
     if host.path(SKELETON).is_dir():
         shutil.copytree(str(host.path(SKELETON)), str(below / own), symlinks=True)

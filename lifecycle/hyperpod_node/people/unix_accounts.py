@@ -102,7 +102,7 @@ def _closed(row: List[str]) -> List[str]:
 
 
 def _passwd_line(line: List[str]) -> Callable[[List[str]], List[str]]:
-    """Return a line of /etc/passwd with our ids and home. The shell is the person's, chsh(1), unless there is none."""
+    """Return a line of /etc/passwd with our ids and home. The shell, if any, stays the person's, chsh(1)."""
 
     def change(row: List[str]) -> List[str]:
         shell = line[5] if row[6] in ("", NO_SHELL) else row[6]
@@ -119,7 +119,7 @@ def _edit(
     changes: Mapping[str, Callable[[List[str]], List[str]]],
 ) -> None:
     """Change lines, and append missing ones. All others stay as they are, byte by byte."""
-    # Names in it may be of any encoding, and of ours each byte is a character.
+    # Names in it may have any encoding; in ours each byte is a character.
     text = (host.read_bytes(name) or b"").decode("latin-1")
     lines, seen = [], set()
     *whole, rest = text.split("\n")

@@ -22,7 +22,7 @@ from ..host.errors import NotYet, StepError
 from ..host.host import Host
 from ..network import environment
 
-# Beside the scripts: packages, and the digests that each of them must have (sha256sum's format).
+# Next to the scripts: packages, and the digests that each of them must have (sha256sum's format).
 FOLDER, SUMS = "containers", "SHA256SUMS"
 PYXIS = "spank_pyxis.so"
 # Where HyperPod's images have it, and where its own `make install` puts it.
@@ -59,7 +59,7 @@ FSTAB = "".join(
     f"{folder} {folder} none x-create=dir,bind,{mode},nosuid,nodev,private,nofail,silent\n"
     for folder, mode in _FOLDERS.items()
 )
-# Ubuntu 24.04 has it on: AppArmor lets only programs with a profile have user namespaces (Ubuntu's specification SE045,
+# Ubuntu 24.04 has it on: AppArmor allows user namespaces only to programs with a profile (Ubuntu's specification SE045,
 # "Unprivileged user namespace restrictions via AppArmor").
 RESTRICTED, PROFILES = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "/etc/apparmor.d"
 PROFILE = f"{PROFILES}/hyperpod-enroot"

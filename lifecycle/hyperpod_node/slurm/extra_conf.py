@@ -65,7 +65,7 @@ def includes(files: Sequence[ConfFile]) -> str:
 
 
 def override(conf: slurm_conf.SlurmConf, files: Sequence[ConfFile]) -> slurm_conf.SlurmConf:
-    """Return slurm.conf with the files' parameters in place of its own."""
+    """Return slurm.conf with the files' parameters replacing other values."""
     keys: Dict[str, str] = dict(conf.keys)
     for one in files:
         keys.update(slurm_conf.parse(one.text).keys)

@@ -2,7 +2,7 @@
 
 If groups differ, HyperPod's agent may write slurm.conf without the GRES of single nodes and have it read before
 hyperpod-requeue has restored them. slurmctld then ends each job with accelerators on a node whose number of them
-differs from the job's (its gres_job_revalidate2()), and reads no file of ours in between: at ``scontrol reconfigure``
+differs from the job's (its gres_job_revalidate2()), and reads none of our files in between: at ``scontrol reconfigure``
 it starts its own program again (its controller.c, _try_to_reconfig()). A default in hyperpod.conf, which is read before
 the agent's lines of nodes, can have only one number.
 """

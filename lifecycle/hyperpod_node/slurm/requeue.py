@@ -342,7 +342,7 @@ def forever(look: Callable[[], None], interval: Callable[[float], float], log: C
         except StepError as error:
             trouble = str(error)
         except Exception as error:
-            # Whatever one look has met, the next one may not.
+            # An error of one look may not recur in the next.
             trouble = f"{type(error).__name__}: {error}"
         if trouble and trouble != said:
             log(trouble)

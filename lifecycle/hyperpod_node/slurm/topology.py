@@ -1,4 +1,4 @@
-"""Lets Slurm use the network topology once HyperPod's agent has written a map of it.
+"""Has Slurm use the network topology once HyperPod's agent has written a map of it.
 
 The agent turns topology-aware scheduling on by itself, and at first leaves a map without anything on it. slurmctld does
 not start with that: 24.11 says "No switches configured", 25.11 crashes on the partition's Topology. Both were reported

@@ -85,8 +85,8 @@ NEEDRESTART_FOLDER, NEEDRESTART_NAME = "/etc/needrestart/conf.d", "52-hyperpod.c
 NEEDRESTART = """# Made by the HyperPod lifecycle scripts.
 $nrconf{override_rc}->{qr(^(slurm(d|ctld|dbd)|munge|mariadb|docker|containerd|kubelet|nvidia-|hyperpod-))} = 0;
 """
-# By default logind removes a user's shared memory when their last session ends, and NCCL's with it, though a job of
-# theirs still runs (logind.conf(5), RemoveIPC; NVIDIA NCCL User Guide, "Troubleshooting", "Systemd").
+# By default logind removes a user's shared memory when their last session ends, and NCCL's with it, though one of their
+# jobs still runs (logind.conf(5), RemoveIPC; NVIDIA NCCL User Guide, "Troubleshooting", "Systemd").
 LOGIND_FOLDER, LOGIND_NAME = "/etc/systemd/logind.conf.d", "90-hyperpod.conf"
 LOGIND = "# Made by the HyperPod lifecycle scripts.\n[Login]\nRemoveIPC=no\n"
 
