@@ -114,8 +114,8 @@ def _figures(name: str, *, first: bool = False) -> int:
     return sum(max(1, text.count("{")) for text in found.values())
 
 
-def measure(nodes: int, each: int) -> Measured:
-    """Cost by the prices, and the rules' seconds in a Prometheus that has scraped the nodes twice."""
+def measure(nodes: int, each: int, *, every: int = 20) -> Measured:
+    """Cost by the prices, and the rules' seconds in a Prometheus that scrapes the nodes every so many seconds."""
     rate = nodes * each / collector.SECONDS
     fleet = Fleet("slurm-gpu", Timeline(1), nodes)
     lines = [_line(name, dict(labels), values) for (name, labels), values in fleet.series.items()]
@@ -125,7 +125,7 @@ def measure(nodes: int, each: int) -> Measured:
         (top / "rules.yaml").write_text(rules("slurm-gpu"))
         job = {"job_name": "all", "honor_labels": True, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
         config = {
-            "global": {"scrape_interval": "20s", "scrape_timeout": "20s", "evaluation_interval": "20s"},
+            "global": dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), f"{every}s"),
             "rule_files": [str(top / "rules.yaml")],
             "scrape_configs": [job],
         }
