@@ -48,7 +48,7 @@ def keep_serving(project: Project, config: Config, account: Account, console: Co
             "",
             f"    source {script}",
             *([f"    hyperpod deploy {stack}        # or `pulumi up`"] if has_cli else []),
-            f"    hyperpod status {stack}        # and nodes, quotas, validate, errors, watch, replace, reboot ...",
+            f"    hyperpod status {stack}        # and node, quotas, validate, errors, watch ...",
             "",
             "Ctrl-C here ends it; nothing is left then, neither here nor on AWS.",
         ]

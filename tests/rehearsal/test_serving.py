@@ -201,16 +201,15 @@ def test_the_documented_tour_of_day_2_says_what_the_page_says() -> None:
 def test_what_needs_kubernetes_names_the_rehearsal_that_has_it() -> None:
     kubernetes = "the embedded account runs no Kubernetes: `hyperpod rehearse eks eks-gpu`"
     with _served("eks-gpu", "/usr/bin:/bin") as (_, enter):
-        for verb, code, words in (
-            ("status", Exit.GOOD, "eks-gpu: healthy, InService in us-west-2"),
-            ("nodes", Exit.GOOD, kubernetes),
-            ("validate", Exit.CANNOT_KNOW, kubernetes),
-            ("job list", Exit.CANNOT_KNOW, kubernetes),
-            ("scale workers 3 --yes", Exit.CANNOT_KNOW, "there is no Pulumi CLI on this machine"),
+        for command, code, words in (
+            ("status eks-gpu", Exit.GOOD, "eks-gpu: healthy, InService in us-west-2"),
+            ("node list eks-gpu", Exit.GOOD, kubernetes),
+            ("validate eks-gpu", Exit.CANNOT_KNOW, kubernetes),
+            ("job list eks-gpu", Exit.CANNOT_KNOW, kubernetes),
+            ("capacity eks-gpu", Exit.GOOD, "usw2-az2"),
+            ("scale eks-gpu workers 3 --yes", Exit.CANNOT_KNOW, "there is no Pulumi CLI on this machine"),
         ):
-            name, *more = verb.split()
-            where = f"job {more[0]} eks-gpu" if name == "job" else f"{name} eks-gpu {' '.join(more)}"
-            found, said = _said(enter, f"hyperpod {where}")
+            found, said = _said(enter, f"hyperpod {command}")
             assert (found, words in said) == (code, True), said
 
 
@@ -222,7 +221,7 @@ def test_with_the_pulumi_cli_a_stack_is_deployed_scaled_and_destroyed_as_on_aws(
         for command, words in (
             ("deploy dev --yes", "dev is deployed: "),
             ("scale dev workers 3 --yes", "dev is deployed: 1 resource changed"),
-            ("nodes dev --no-state", "workers-3"),
+            ("node list dev --no-state", "workers-3"),
             ("destroy dev --yes", "Nothing is left in the account."),
         ):
             code, said = _said(enter, f"hyperpod {command}")
