@@ -289,8 +289,8 @@ def _is_name(text: str) -> bool:
 
 
 def _events(stream: IO[str]) -> Iterator[Manifest]:
-    """A watch's events of pods. Where the client was too slow, the last one is an error, and the watch begins again."""
-    return (event for event in _documents(stream) if event["type"] != "ERROR")
+    """A watch's events of pods. Where the client was too slow, it ends with a status, and begins again."""
+    return (event for event in _documents(stream) if event["object"].get("kind") == "Pod")
 
 
 def _documents(stream: IO[str]) -> Iterator[Manifest]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import socket
 import ssl
 import stat
@@ -72,15 +73,17 @@ def test_keys_are_readable_only_by_their_owner_and_certificates_are_valid_for_th
     assert (("organizationName", "group"),) in decoded["subject"]
 
 
-@pytest.mark.parametrize(
-    "text", ['{"type": "ADDED"}\n{"type": "DELETED"}\n', '{\n    "type": "ADDED"\n}\n{\n    "type": "DELETED"\n}\n']
-)
-def test_events_are_read_as_soon_as_they_are_whole(text: str) -> None:
-    assert [event["type"] for event in _events(io.StringIO(text))] == ["ADDED", "DELETED"]
+@pytest.mark.parametrize("indent", [None, 4])
+def test_events_are_read_as_soon_as_they_are_whole(indent: int | None) -> None:
+    events = [{"type": kind, "object": {"kind": "Pod"}} for kind in ("ADDED", "DELETED")]
+    text = "".join(f"{json.dumps(event, indent=indent)}\n" for event in events)
+    assert list(_events(io.StringIO(text))) == events
 
 
-def test_the_error_that_ends_a_slow_watch_is_no_pod() -> None:
-    text = '{"type": "ADDED"}\n{"type": "ERROR", "object": {"kind": "Status", "metadata": {}}}\n'
+@pytest.mark.parametrize("kind", ["ERROR", "", "MODIFIED"])
+def test_the_status_that_ends_a_slow_watch_is_no_pod(kind: str) -> None:
+    status = f'{{"type": "{kind}", "object": {{"kind": "Status", "metadata": {{}}}}}}\n'
+    text = '{"type": "ADDED", "object": {"kind": "Pod"}}\n' + status
     assert [event["type"] for event in _events(io.StringIO(text))] == ["ADDED"]
 
 
