@@ -24,7 +24,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 from rich.console import Console
-from rich.table import Table
 
 from components.config import Config, parse
 from components.kubernetes.pod_resources import node_capacity
@@ -42,6 +41,7 @@ from rehearsal.kubernetes.objects import Step
 from rehearsal.kubernetes.run import played
 
 from .picture import draw
+from .sizes import say, show
 
 _ROOT = Path(__file__).parents[1]
 _TEAMS = [{"name": f"team{number}"} for number in range(10)]
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("this machine lets you make no namespaces (`unshare --mount --net`)", file=sys.stderr)
         return 2
     found = [measure(nodes) for nodes in map(int, chosen.nodes.split(","))]
-    show(found)
+    show(f"Kubernetes, {os.cpu_count()} cores for all", [asdict(one) for one in found])
     if chosen.json:
         chosen.json.write_text(json.dumps([asdict(one) for one in found], indent=2) + "\n")
     if chosen.picture:
@@ -259,22 +259,6 @@ def until(count: Callable[[], int], wanted: int, what: str, limit: float = 900.0
             said = now
             say(f"  {now - began:.0f} s: {found} of {wanted} {what}")
         time.sleep(0.2)
-
-
-def say(line: str) -> None:
-    """Tell what happens, on standard error."""
-    print(line, file=sys.stderr, flush=True)
-
-
-def show(found: Sequence[Measured]) -> None:
-    """Print a column for each size."""
-    table = Table(box=None, padding=(0, 2, 0, 0), title=f"Kubernetes, {os.cpu_count()} cores for all")
-    table.add_column("")
-    for one in found:
-        table.add_column(f"{one.nodes:,} nodes", justify="right")
-    for name in list(asdict(found[0]))[1:]:
-        table.add_row(name.replace("_", " "), *(f"{asdict(one)[name]:,}" for one in found))
-    Console().print(table)
 
 
 if __name__ == "__main__":

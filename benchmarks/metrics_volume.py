@@ -25,8 +25,6 @@ from pathlib import Path
 
 import yaml
 from hyperpod_node.metrics import collector, exporters
-from rich.console import Console
-from rich.table import Table
 
 from components.catalogue.accelerators import CATALOGUE
 from components.catalogue.prices import HOURS_PER_MONTH
@@ -35,6 +33,7 @@ from tests.metrics.test_programs import ask, free_port, running
 from tests.metrics.test_rules import rules
 
 from .picture import draw
+from .sizes import say, show
 
 _FIGURES = Path(__file__).parents[1] / "tests" / "golden" / "figures"
 _TYPE = CATALOGUE["ml.p5.48xlarge"]
@@ -73,7 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(argv)
     each = series_of_a_node()
     found = [measure(nodes, sum(each.values())) for nodes in map(int, chosen.nodes.split(","))]
-    show(each, found)
+    print(f"series of a node, {_TYPE.name}: {sum(each.values())}: {', '.join(f'{k} {v}' for k, v in each.items())}")
+    show(f"Metrics, {os.cpu_count()} cores", [asdict(one) for one in found])
     if chosen.json:
         chosen.json.write_text(json.dumps({"each": each, "sizes": [asdict(one) for one in found]}, indent=2) + "\n")
     if chosen.picture:
@@ -198,23 +198,6 @@ def _serving(text: str) -> Iterator[int]:
     finally:
         server.shutdown()
         server.server_close()
-
-
-def say(line: str) -> None:
-    """Tell what happens, on standard error."""
-    print(line, file=sys.stderr, flush=True)
-
-
-def show(each: dict[str, int], found: Sequence[Measured]) -> None:
-    """Print the series of a node, and a column for each size."""
-    print(f"series of a node, {_TYPE.name}: {sum(each.values())}: {', '.join(f'{k} {v}' for k, v in each.items())}")
-    table = Table(box=None, padding=(0, 2, 0, 0), title=f"Metrics, {os.cpu_count()} cores")
-    table.add_column("")
-    for one in found:
-        table.add_column(f"{one.nodes:,} nodes", justify="right")
-    for name in list(asdict(found[0]))[1:]:
-        table.add_row(name.replace("_", " "), *(f"{asdict(one)[name]:,}" for one in found))
-    Console().print(table)
 
 
 if __name__ == "__main__":
