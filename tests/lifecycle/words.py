@@ -39,7 +39,7 @@ _COLUMNS = "NodeList:|,PartitionName:|,StateComplete:|,CPUsState:|,Gres:|,GresUs
 _OF_JOBS = "JobArrayID:|,State:|,Partition:|,NumCPUs:|,EligibleTime:|,Reason:|"
 _NODE = r"NodeName=\S+"
 _DAEMONS = "slurmctld|slurmd|slurmdbd|munge|chronyd?|mariadb|ssh|sshd|containerd|docker|kubelet"
-_OURS = r"hyperpod-[a-z-]+(@(node|lustre))?(\.(service|timer|target|socket))?"
+_OURS = r"hyperpod-[a-z-]+(@(node|lustre))?(\.(service|timer|target|socket|path))?"
 _UNIT = f"({_DAEMONS}|{_OURS})"
 
 LINES: Sequence[Line] = (

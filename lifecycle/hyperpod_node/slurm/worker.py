@@ -15,7 +15,7 @@ from ..facts.model import Instance, Node, host_name
 from ..host import accelerators, units
 from ..host.errors import StepError
 from ..host.host import Host, Result
-from . import conf, configure, containers
+from . import conf, configure, containers, prolog_gate
 
 # A job inherits slurmd's limits for pinned memory, open files and the stack (PropagateResourceLimitsExcept).
 SLURMD = """# Made by the HyperPod lifecycle scripts.
@@ -51,8 +51,6 @@ TOO_FEW = "reported lower than configured"
 # Seconds for which a registration may be refused because the controller is still reading its new configuration.
 REFUSAL_GRACE = 20.0
 NOT_KNOWN = "not known"
-# Where the image's slurmd keeps the prolog that slurmctld sends it (slurm/conf.py).
-GATE = f"/run/slurm/conf/{conf.GATE}"
 TAKES_JOBS = ("IDLE", "MIXED", "ALLOCATED")
 # With State=CLOUD in its line, as HyperPod's have it, a node that has not registered is IDLE and POWERED_DOWN.
 NOT_HERE = {"DRAIN", "FAIL", "INVALID_REG", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}
@@ -79,6 +77,8 @@ def run(node: Node) -> str:
     named = "\n".join(f"SlurmctldHost={host_name(i.address)}({i.address})" for i in controllers)
     client = CLIENT.format(cluster=node.parameters.cluster_name, controllers=named, port=port)
     host.write(_client_conf(host), client)
+    if node.by_image:
+        prolog_gate.keep_executable(host)
     # The image's slurmd is the image's to start, and may run before these scripts do.
     lives = known if node.by_image else units.start(node.host, "slurmd", restart=changed, wait=False)
     state = _registered(node, lives)
@@ -138,7 +138,6 @@ def _registered(node: Node, lives: bool) -> Optional[str]:
     began, settled = host.now(), (*SETTLED, TOO_EARLY) if node.by_image and not lives else SETTLED
 
     def look() -> str:
-        _make_gate_executable(host)
         shown = _shown(node)
         if shown.code != 0 and "not found" in shown.out + shown.err:
             return NOT_KNOWN
@@ -161,17 +160,6 @@ def _registered(node: Node, lives: bool) -> Optional[str]:
     what = "the controller did not show this node as idle"
     found = host.poll(what, look, node.timeout("register"), first=0.03, most=0.3)
     return None if found == NOT_KNOWN else found
-
-
-def _make_gate_executable(host: Host) -> None:
-    """Slurm 24.11 speaks the protocol of 23.02 to a node that has not registered, and it lacks a script's mode.
-
-    slurmd then writes the file without it, and each prolog fails (pack_config_file, push_reconfig_to_slurmd). 25.11's
-    oldest protocol has it.
-    """
-    gate = host.path(GATE)
-    if gate.exists():
-        gate.chmod(0o755)
 
 
 def _shown(node: Node) -> Result:

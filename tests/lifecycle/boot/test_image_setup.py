@@ -134,12 +134,14 @@ def test_a_node_drained_for_too_few_accelerators_is_resumed_once_it_has_all(worl
     assert resumed_at == ["IDLE+DRAIN"]
 
 
-def test_a_prolog_that_came_without_its_mode_gets_it(world: World) -> None:
-    """As Slurm 24.11 sends it to a node that has not registered: "Permission denied", and each job fails."""
+def test_a_node_watches_the_mode_of_the_prolog_that_slurmctld_sends(world: World) -> None:
     host = set_up(world, "worker")
-    host.write("/run/slurm/conf/hyperpod-prolog-gate", "#!/bin/bash\n", mode=0o644)
     assert boot(host) == 0
-    assert host.path("/run/slurm/conf/hyperpod-prolog-gate").stat().st_mode & 0o777 == 0o755
+    assert "PathChanged=/run/slurm/conf/hyperpod-prolog-gate" in host.text(
+        "/etc/systemd/system/hyperpod-prolog-gate.path"
+    )
+    assert "hyperpod-prolog-gate.path" in host.active
+    assert ("systemctl", "start", "--no-block", "hyperpod-prolog-gate.service") in host.calls
 
 
 @each({step.name: step for step in steps.ALL})

@@ -16,6 +16,7 @@ from rehearsal.nodes.hosts import Host
 from .conftest import deployed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
+GATE = "/run/slurm/conf/hyperpod-prolog-gate"
 _SLURM = {
     "setup": "image",
     "accounting": {"database": "local"},
@@ -30,6 +31,7 @@ def test_nodes_come_up_reboot_and_are_replaced() -> None:
         come_up(cluster)
         job_environment(cluster)
         limits_hold(cluster.controller)
+        jobs_run_after_a_controller_has_lost_its_state(cluster)
         before = {host.name: mounts(host) for host in cluster.hosts}
         reboot(cluster, cluster.hosts)
         idle(cluster)
@@ -66,6 +68,17 @@ def as_the_image_left_it(host: Host) -> None:
     require(len(lines) == 1, f"{host.name} mounts /fsx by {lines}")
     require("--conf-server" not in host.read("/etc/systemd/system/slurmd.service.d/10-hyperpod.conf"), "slurmd is ours")
     output(host, "test -x /opt/hyperpod/bin/hyperpod-prolog && getent passwd ada")
+
+
+def jobs_run_after_a_controller_has_lost_its_state(cluster: Cluster) -> None:
+    """As a replaced controller has. Slurm 24.11 then sends the nodes their prolog without its mode."""
+    head = cluster.controller
+    output(head, "systemctl stop slurmctld && rm /var/spool/slurmctld/node_state* && systemctl start slurmctld")
+    output(head, "scontrol reconfigure")
+    for host in cluster.workers:
+        until(f"{host.name} can run its prolog", lambda host=host: output(host, f"test -x {GATE}"), 30)  # type: ignore[misc]
+    idle(cluster)
+    hostname_everywhere(cluster)
 
 
 def limits_hold(head: Host) -> None:
