@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi_kubernetes as kubernetes
-from hyperpod_node.health.model import FOLDER
+from hyperpod_node.health.model import CONDITION, FOLDER
 from pulumi import ComponentResource, ResourceOptions
 
 from ..workers.instance_groups import InstanceGroup
@@ -20,7 +20,6 @@ from .node_placement import GROUP_LABEL
 core, meta, rbac = kubernetes.core.v1, kubernetes.meta.v1, kubernetes.rbac.v1
 
 NAMESPACE, NAME = "hyperpod-health", "node-problem-detector"
-CONDITION = "HyperPodUnhealthy"
 COUNTERS = "hyperpod-health-count"
 # github.com/kubernetes/node-problem-detector. No public record of the digest of this tag was found.
 IMAGE = "registry.k8s.io/node-problem-detector/node-problem-detector:v0.8.20"

@@ -1,18 +1,19 @@
-"""What the nodes' own checks found last, node by node."""
+"""What the nodes' own checks found last, node by node: from the nodes, or on EKS from their conditions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from datetime import UTC, datetime
 from typing import Any, Literal
 
+from hyperpod_node.health.model import CONDITION
 from hyperpod_node.health.run import RESULTS
 
-from ..failures import Failure, bad_input
+from ..failures import Failure
 from ..target import Target
-from . import every_node
+from . import every_node, sessions
 from . import nodes as cluster_nodes
 from .node import Node
 from .sessions import Remote
@@ -21,14 +22,6 @@ Status = Literal["PASS", "FAIL", "UNKNOWN"]
 _SECONDS = 120.0
 # The checks run every five minutes; twice as old is too old to say anything.
 _OLD_SECONDS = 600.0
-
-
-class DeepCheck(StrEnum):
-    """HyperPod's own checks, by the names of its API (StartClusterHealthCheck, DeepHealthChecks)."""
-
-    STRESS = "InstanceStress"
-    CONNECTIVITY = "InstanceConnectivity"
-    TRAINING = "MultiNodeTrainingValidation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +43,48 @@ class NodeHealth:
 
 
 def ask(target: Target, nodes: Sequence[Node], *, now: bool) -> list[NodeHealth]:
-    """The health of every worker among the nodes, in their order. ``now``: run the checks instead of reading."""
+    """The health of every worker among the nodes, in their order. ``now``: run the checks instead of reading.
+
+    On EKS more nodes than Session Manager may open sessions with at once are asked through the Kubernetes API, where
+    they have the condition that the stack's node-problem-detector writes.
+    """
     workers = [node for node in nodes if node.role == "worker"]
+    many = target.on_eks and len(workers) > sessions.AT_ONCE
+    known = _by_condition(target) if many and not now else {}
+    asked = [node for node in workers if node.instance_id not in known]
     run = "sudo -n /opt/hyperpod/bin/hyperpod-health > /dev/null; " if now else ""
-    found = every_node.answers(target, nodes, workers, f"{run}date +%s; cat {RESULTS}", _SECONDS)
-    return [_one(node, answer) for node, answer in zip(workers, found, strict=True)]
+    found = every_node.answers(target, nodes, asked, f"{run}date +%s; cat {RESULTS}", _SECONDS)
+    answers = {node.name: _one(node, answer) for node, answer in zip(asked, found, strict=True)}
+    return [answers.get(node.name) or _of_condition(node.name, known[node.instance_id]) for node in workers]
+
+
+def _by_condition(target: Target) -> dict[str, Mapping[str, Any]]:
+    """The nodes' conditions by instance ID; empty where the Kubernetes API cannot be reached."""
+    try:
+        items = cluster_nodes.kubernetes(target).nodes()
+    except Failure:
+        return {}
+    return {
+        cluster_nodes.instance_id(item): condition
+        for item in items
+        for condition in item["status"].get("conditions", [])
+        if condition["type"] == CONDITION
+    }
+
+
+def _of_condition(name: str, condition: Mapping[str, Any]) -> NodeHealth:
+    message, status = str(condition.get("message", "")), condition["status"]
+    # The detector has put the lines of the node's reason into one (components/kubernetes/node_health.py).
+    lines = [line.strip().partition(": ") for line in message.split(";") if line.strip()] if status == "True" else []
+    said = datetime.fromisoformat(condition["lastHeartbeatTime"])
+    return NodeHealth(
+        node=name,
+        status="FAIL" if status == "True" else "PASS" if status == "False" else "UNKNOWN",
+        bad={check: why for check, _, why in lines},
+        unknown={},
+        age_seconds=(datetime.now(UTC) - said).total_seconds(),
+        trouble=message if status == "Unknown" else "",
+    )
 
 
 def _one(node: Node, answer: Remote | Failure) -> NodeHealth:
@@ -95,42 +125,3 @@ def ago(seconds: float | None) -> str:
     if seconds is None:
         return "?"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def testable(target: Target, nodes: Sequence[Node], where: Sequence[str], checks: Sequence[DeepCheck]) -> list[Node]:
-    """The nodes of these names and groups, by default every worker with accelerators.
-
-    Raises Failure for what HyperPod does not check: nodes without accelerators and, with Slurm, Trainium and the third
-    check (SageMaker Developer Guide, "Deep health checks" of EKS and of Slurm clusters).
-    """
-    groups = {group.name for group in target.config.training_groups}
-    if not target.on_eks and target.config.settings.accelerator != "gpu":
-        raise bad_input(
-            "with Slurm HyperPod has deep health checks for GPUs alone", f"hyperpod node health {target.stack}"
-        )
-    if not target.on_eks and DeepCheck.TRAINING in checks:
-        raise bad_input(
-            f"with Slurm HyperPod has no {DeepCheck.TRAINING}", f"{DeepCheck.STRESS}, {DeepCheck.CONNECTIVITY}"
-        )
-    found = cluster_nodes.several(nodes, where) if where else [node for node in nodes if node.group in groups]
-    if others := [node.name for node in found if node.group not in groups]:
-        raise bad_input(f"{', '.join(others)}: no accelerators to check", f"groups that have some: {', '.join(groups)}")
-    if not found:
-        raise Failure("there is no worker with accelerators yet", f"hyperpod node list {target.stack}")
-    return found
-
-
-def start_deep(target: Target, nodes: Sequence[Node], wanted: Sequence[Node], checks: Sequence[DeepCheck]) -> str:
-    """Ask HyperPod to check them: whole groups by name, else their instances. Returns the cluster's ARN."""
-    request: list[dict[str, Any]] = []
-    for group in dict.fromkeys(node.group for node in wanted):
-        ids = [node.instance_id for node in wanted if node.group == group]
-        whole = len(ids) == sum(node.group == group for node in nodes)
-        asked = {"InstanceGroupName": group, "DeepHealthChecks": [str(check) for check in checks]}
-        request.append(asked if whole else {**asked, "InstanceIds": ids})
-    client = target.aws.client("sagemaker")
-    return str(
-        client.start_cluster_health_check(ClusterName=target.cluster_name, DeepHealthCheckConfigurations=request)[
-            "ClusterArn"
-        ]
-    )

@@ -157,17 +157,21 @@ def _slurm_states(target: Target, nodes: Sequence[Node]) -> dict[str, tuple[str,
 
 
 def _kubernetes_states(target: Target) -> dict[str, tuple[str, str]]:
-    """By instance id, which HyperPod puts into the node's name (hyperpod-i-0123)."""
+    """By instance ID."""
     states = {}
     for item in kubernetes(target).nodes():
-        name = str(item["metadata"]["name"]).removeprefix("hyperpod-")
         conditions: list[dict[str, Any]] = item["status"].get("conditions", [])
         ready = next((c for c in conditions if c["type"] == "Ready"), {})
         state = "Ready" if ready.get("status") == "True" else "NotReady"
         if item["spec"].get("unschedulable"):
             state += ",SchedulingDisabled"
-        states[name] = (state, "" if ready.get("status") == "True" else str(ready.get("message", "")))
+        states[instance_id(item)] = (state, "" if ready.get("status") == "True" else str(ready.get("message", "")))
     return states
+
+
+def instance_id(node: Mapping[str, Any]) -> str:
+    """The instance that a node of Kubernetes is, by its name (hyperpod-i-0123)."""
+    return str(node["metadata"]["name"]).removeprefix("hyperpod-")
 
 
 def kubernetes(target: Target) -> KubernetesApi:

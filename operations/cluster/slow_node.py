@@ -101,7 +101,7 @@ def _in_pods(target: Target, nodes: int, timeout: float, on_phase: job_run.OnPha
         why = "the job ended and has tested no pair" if succeeded else job_run.why_failed(lines)
         raise Failure(why, f"hyperpod job run {target.stack} {JOB} --nodes {nodes} --keep")
     blocks = {
-        str(node["metadata"]["name"]).removeprefix("hyperpod-"): str(node["metadata"]["labels"].get(_NEAREST, ""))
+        cluster_nodes.instance_id(node): str(node["metadata"]["labels"].get(_NEAREST, ""))
         for node in cluster_nodes.kubernetes(target).nodes()
     }
     return tested, pairs.judge(tested, pair_tests.threshold(group), blocks)

@@ -9,7 +9,7 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from .. import target
-from ..cluster import changes, health
+from ..cluster import changes, deep_checks, health
 from ..cluster import nodes as cluster_nodes
 from ..failures import Exit, Failure, described
 from ..terminal import console
@@ -54,7 +54,7 @@ def health_command(
                     one.status,
                     one.node,
                     states[one.node].state or "?",
-                    one.checks,
+                    one.checks or "-",
                     health.ago(one.age_seconds),
                     _said(one),
                 )
@@ -84,9 +84,9 @@ def deep_check_command(
         typer.Argument(metavar="[NODE|GROUP]...", help="Nodes and groups. Default: all workers with accelerators."),
     ] = None,
     check: Annotated[
-        list[health.DeepCheck] | None,
+        list[deep_checks.DeepCheck] | None,
         typer.Option(
-            "--check", metavar="CHECK", help=f"{', '.join(health.DeepCheck)}. Repeatable. Default: the first."
+            "--check", metavar="CHECK", help=f"{', '.join(deep_checks.DeepCheck)}. Repeatable. Default: the first."
         ),
     ] = None,
     yes: console.Yes = False,
@@ -103,16 +103,16 @@ def deep_check_command(
       hyperpod node deep-check eks-gpu workers --check InstanceConnectivity
     """
     chosen = target.load(stack)
-    checks = list(dict.fromkeys(check or [health.DeepCheck.STRESS]))
+    checks = list(dict.fromkeys(check or [deep_checks.DeepCheck.STRESS]))
     nodes = cluster_nodes.list_nodes(chosen)
-    wanted = health.testable(chosen, nodes, where or [], checks)
+    wanted = deep_checks.testable(chosen, nodes, where or [], checks)
     plan = changes.plan(chosen, "deep-check", nodes, wanted)
     if old := [node.name for node in wanted if node.image not in ("", "UpToDate")]:
         plan.effects.append(f"the checks need the newest image, and {', '.join(old)} has none: update-software")
     jobs = "AWS does not say what becomes of it" if chosen.on_eks else "goes on; after 10 minutes its node is left out"
     show(replace(plan, jobs=[replace(job, survives=jobs) for job in plan.jobs]))
     console.confirm(f"Check {len(wanted)} nodes: {', '.join(checks)}?", yes=yes)
-    arn = health.start_deep(chosen, nodes, wanted, checks)
+    arn = deep_checks.start(chosen, nodes, wanted, checks)
     if as_json:
         console.emit({"cluster": arn, "nodes": [node.name for node in wanted], "checks": checks, "jobs": plan.jobs})
     else:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from components.config import Config
 from components.estimates import cost, quotas
 from components.estimates.amounts import Cost
 from components.estimates.limits import Reach, grown, reaches
@@ -15,12 +16,17 @@ from ..cluster.scale import worker_group
 from ..target import Target
 from ..terminal import console
 
+# The container image for which the time of a pull is said; those of training jobs are of this order.
+IMAGE_GIB = 10
+
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
     """A worker group with ``count`` nodes: the limits, the quotas that need more, and the costs.
 
     ``fsx_mbps`` is the throughput of the file system in MB/s; None where the stack uses an existing one.
+    ``pull_seconds`` is the least time in which an image of 10 GiB reaches all nodes through the stack's NAT gateway;
+    None without one.
     """
 
     stack: str
@@ -32,6 +38,7 @@ class WhatIf:
     cost: Cost
     accelerators: int
     fsx_mbps: float | None
+    pull_seconds: float | None
 
     @property
     def exceeded(self) -> list[Reach]:
@@ -62,6 +69,7 @@ class WhatIf:
             "limits": limits,
             "quotas": [quota.as_json() for quota in self.quotas],
             "fsx_mbps": self.fsx_mbps,
+            "image_pull_seconds": self.pull_seconds,
             "accelerators": self.accelerators,
             "cost": self.cost.as_json(),
         }
@@ -84,8 +92,17 @@ def what_if(target: Target, group: str, count: int) -> WhatIf:
         cost=cost.estimate(larger),
         accelerators=sum(one.count * one.type.accelerators for one in larger.training_groups),
         # Amazon FSx for Lustre User Guide, "Deployment and storage class options": 1,200 GiB are 1.2 TiB there.
+        pull_seconds=_image_pull_seconds(larger),
         fsx_mbps=None if fsx.file_system_id else fsx.throughput * config.fsx_gib / 1000,
     )
+
+
+def _image_pull_seconds(config: Config) -> float | None:
+    """Amazon VPC User Guide, "NAT gateway basics": up to 100 Gbps."""
+    network = config.settings.network
+    if network.closed or network.vpc_id:
+        return None
+    return sum(group.count for group in config.worker_groups) * IMAGE_GIB * 2**30 * 8 / 100e9
 
 
 def show(found: WhatIf) -> None:
@@ -120,4 +137,9 @@ def show(found: WhatIf) -> None:
         console.prose(
             f"/fsx: {found.fsx_mbps:,.0f} MB/s together, {each:,.2f} MB/s for each of {found.accelerators:,} "
             "accelerators; fsx.throughput and fsx.storageGiB raise it"
+        )
+    if found.pull_seconds:
+        console.prose(
+            f"an image of {IMAGE_GIB} GiB from the internet reaches all nodes in {found.pull_seconds / 60:,.1f} min at "
+            "best, by the NAT gateway's 100 Gbps; from ECR, its layers come through the S3 endpoint instead"
         )

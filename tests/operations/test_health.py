@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from operations.aws import Aws
-from operations.cluster import sessions
+from operations.cluster import health, nodes, sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from operations.failures import Exit, cannot_know
-from tests.operations.aws import CLUSTER_ID, NODES, StubbedAws, cluster, run, run_json, with_nodes, with_session
+from tests.operations.aws import (
+    CLUSTER_ID,
+    NODES,
+    StubbedAws,
+    cluster,
+    node,
+    run,
+    run_json,
+    stack,
+    with_nodes,
+    with_session,
+)
 from tests.operations.test_changes import SQUEUE, on_controller
 
 On = Callable[[Aws], None]
@@ -165,3 +177,39 @@ def test_what_hyperpod_does_not_check_is_refused_before_it_is_asked(
     assert code == Exit.BAD_INPUT
     assert said in err
     aws.assert_all_asked()
+
+
+def condition(status: str, message: str, minutes: int = 2) -> dict[str, str]:
+    """What node-problem-detector writes."""
+    said = datetime.now(UTC) - timedelta(minutes=minutes)
+    return {"type": "HyperPodUnhealthy", "status": status, "message": message, "lastHeartbeatTime": said.isoformat()}
+
+
+def test_many_nodes_of_eks_are_asked_in_one_call_and_those_without_a_condition_by_session(
+    asked: dict[str, str],
+    aws: StubbedAws,
+    kubernetes: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = {
+        1: condition("False", "all checks pass"),
+        3: condition("True", "ecc: GPU 3: row remap failed;efa: 31 of 32 EFA devices;"),
+        4: condition("Unknown", "the checks run no more"),
+    }
+    kubernetes(
+        nodes=[
+            {"metadata": {"name": f"hyperpod-i-workers{number}"}, "spec": {}, "status": {"conditions": [one]}}
+            for number, one in said.items()
+        ]
+    )
+    summaries = [node("workers", number) for number in (1, 2, 3, 4)]
+    aws.answer("sagemaker", "describe_cluster", cluster(groups=(("workers", "ml.p5.48xlarge", 4),)))
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": summaries})
+    target = stack(aws, "eks-gpu")
+    monkeypatch.setattr(sessions, "AT_ONCE", 3)
+    first, second, third, fourth = health.ask(target, nodes.list_nodes(target), now=False)
+    assert [one for one in asked if one.endswith(" ran")] == ["workers-2 ran"], "it has no condition"
+    assert (first.status, round(first.age_seconds or 0)) == ("PASS", 120)
+    assert second.bad == {"ecc": "GPU 3: row remap failed"}
+    assert third.bad == {"ecc": "GPU 3: row remap failed", "efa": "31 of 32 EFA devices"}
+    assert (fourth.status, fourth.trouble) == ("UNKNOWN", "the checks run no more")

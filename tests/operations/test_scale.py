@@ -129,6 +129,8 @@ def test_what_if_names_limits_quotas_and_dollars_and_changes_nothing(capsys: pyt
     assert {quota["needed"] for quota in found["quotas"]} == {1000, 1001, 32011}
     assert found["cost"]["hourly_usd"] > 1000 * 50
     assert found["fsx_mbps"] == 300
+    # 1,000 x 10 GiB at 100 Gbps.
+    assert round(found["image_pull_seconds"]) == 859
     code, out, _ = run(capsys, "scale", "slurm-gpu", "workers", "100", "--what-if")
     assert code == Exit.GOOD
     assert "155 nodes" in out

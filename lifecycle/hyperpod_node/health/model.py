@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Results, and what one run has to remember for the next; a reboot settles all of it.
 FOLDER = "/run/hyperpod-health"
+# The condition of a Kubernetes node for which node-problem-detector reads the results.
+CONDITION = "HyperPodUnhealthy"
 OK, BAD, UNKNOWN = "ok", "bad", "unknown"
 # Seconds. nvidia-smi takes 1 to 2 s with eight GPUs, and hangs when the driver does.
 NVIDIA_SMI_SECONDS = 20.0
