@@ -76,6 +76,9 @@ class InstanceType:
     ``efa_interfaces``: the maximum that EC2 allows. ``efa``: "maybe" where EC2 lists an interface but HyperPod was
     measured without one, also for unmeasured sizes of the same build. ``rdma_read``: whether the EFA device supports
     RDMA read.
+    ``network_labels``: whether HyperPod labels its nodes on EKS with their layers of the network (SageMaker Developer
+    Guide, "Using topology-aware scheduling in Amazon SageMaker HyperPod task governance"). EC2 knows the layers of more
+    types (EC2 User Guide, "Prerequisites for Amazon EC2 topology").
     ``nvme_gb_each``: instance store per disk, GB.
     ``hourly_usd``: on-demand rate in us-east-1, USD per instance and hour, None where no source names one.
     ``price_basis``: whose rate that is; "capacity-block" is a prepaid reservation, the only way some types are sold.
@@ -98,6 +101,7 @@ class InstanceType:
     efa_interfaces: int
     efa: Literal["yes", "no", "maybe"]
     rdma_read: bool
+    network_labels: bool = False
     nvme_disks: int
     nvme_gb_each: int
     hourly_usd: float | None = None

@@ -117,6 +117,7 @@ def _charts(settings: KubernetesKeys, *, closed: bool, metrics: bool) -> Iterato
             what=f"{len(settings.workers)} groups, and a queue of Kueue takes {_FLAVORS} flavors",
             fix="fewer groups, or charts.queues none",
         )
+    yield from _topology(settings)
     if closed and charts.hyperpod_training_operator:
         yield Problem(
             key="hyperpod:charts.hyperpodTrainingOperator",
@@ -136,6 +137,27 @@ def _charts(settings: KubernetesKeys, *, closed: bool, metrics: bool) -> Iterato
             key="hyperpod:charts.neuronScheduler",
             what="it places pods on NeuronCores, and there are none",
             fix="leave it out with accelerator gpu",
+        )
+
+
+def _topology(settings: KubernetesKeys) -> Iterator[Problem]:
+    labelled = [
+        row.name for row in CATALOGUE.values() if row.network_labels and row.accelerator == settings.accelerator
+    ]
+    if not settings.charts.topology:
+        return
+    if settings.charts.queues != "kueue":
+        governed = settings.charts.queues == "task-governance"
+        yield Problem(
+            key="hyperpod:charts.topology",
+            what="task governance brings its own topology" if governed else "only Kueue places jobs by it",
+            fix="queues kueue, or leave it out",
+        )
+    if not any(group.instance_type in labelled for group in settings.groups):
+        yield Problem(
+            key="hyperpod:charts.topology",
+            what="HyperPod labels no node of these groups with its place in the network",
+            fix=f"leave it out, or a group of {', '.join(labelled)}",
         )
 
 

@@ -70,6 +70,10 @@ class Charts(Model):
         Change("in part", "in place; from kueue to task-governance or back by way of none"),
     ] = "kueue"
     """Scheduler that shares the accelerators between the teams: Kueue, SageMaker's task governance, or none."""
+    topology: Annotated[StrictBool, IN_PLACE] = False
+    """Place each job on nodes that are near each other in EC2's network. Kueue then gives no job to nodes without the
+    labels of its layers, as `kubectl get nodes -L topology.k8s.aws/network-node-layer-3` shows. With `queues` kueue
+    only."""
 
 
 class KubernetesKeys(ClusterKeys):

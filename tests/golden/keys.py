@@ -138,6 +138,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"charts.jobAutoRestart": False},
         {"charts.networkPolicies": False},
         {"charts.queues": "none"},
+        {"charts.topology": True},
         {"charts.strictNetworkPolicies": True},
         {"security.podSecurity": "restricted"},
     ],

@@ -217,7 +217,7 @@ GOLDEN: dict[str, Golden] = {
                 },
             ],
             "teams": [{"name": "vision", "accelerators": 24}, {"name": "speech"}],
-            "charts": {"strictNetworkPolicies": True},
+            "charts": {"strictNetworkPolicies": True, "topology": True},
             "benchmarks": True,
         },
         base="eks-gpu",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,12 @@ LOCAL_QUEUE = "training"
 # The labels of jobs (Kueue, pkg/controller/constants).
 QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 COHORT = "cluster"
+# EC2's network from the top, as HyperPod labels its nodes (SageMaker Developer Guide, "Using topology-aware scheduling
+# in Amazon SageMaker HyperPod task governance").
+NETWORK_LAYERS = tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3))
+# Groups without these labels have a topology of hosts alone: jobs need not ask for a topology in a queue whose flavors
+# all have one (Kueue 0.14, pkg/scheduler/flavorassigner, isTASImplied).
+TOPOLOGIES = {"network": (*NETWORK_LAYERS, "kubernetes.io/hostname"), "hosts": ("kubernetes.io/hostname",)}
 API = "kueue.x-k8s.io/v1beta1"
 # The value of each class and its purpose; a job without a class counts as 0.
 PRIORITIES = {"high": (1000, "preempts the others"), "normal": (100, "training"), "low": (10, "may wait, may be cut")}
@@ -48,7 +55,7 @@ class QueuesArgs:
     """Inputs of the queues. ``shares`` is each namespace's part of the cluster; the sum is 1.
 
     ``ready`` is what Kueue's pods need before they can run: the HyperPod cluster. ``hyperpod_jobs``: SageMaker's
-    training operator is installed.
+    training operator is installed. ``topology``: jobs are placed by EC2's network.
     """
 
     groups: Sequence[InstanceGroup]
@@ -57,6 +64,7 @@ class QueuesArgs:
     image_registry: str | None = None
     strict_network_policies: bool = False
     hyperpod_jobs: bool = False
+    topology: bool = False
 
 
 class Queues(ComponentResource):
@@ -104,12 +112,25 @@ class Queues(ComponentResource):
             )
             for priority, (value, description) in PRIORITIES.items()
         ]
+        # Kueue keeps a topology until no flavor names it.
+        named = {topology_of(group) for group in args.groups} if args.topology else ()
+        topologies = [
+            self._declare(
+                f"topology-{name}",
+                "Topology",
+                {"name": name},
+                *self._first,
+                spec={"levels": [{"nodeLabel": label} for label in labels]},
+            )
+            for name, labels in TOPOLOGIES.items()
+            if name in named
+        ]
         for group in args.groups:
-            metadata = {"name": flavor_name(group)}
-            self._declare(f"flavor-{group.name}", "ResourceFlavor", metadata, *self._first, spec=flavor(group))
+            metadata, spec = {"name": flavor_name(group, args.topology)}, flavor(group, args.topology)
+            self._declare(f"flavor-{group.name}", "ResourceFlavor", metadata, *self._first, *topologies, spec=spec)
         before, queues = 0.0, {}
         for namespace, share in args.shares.items():
-            queue = cluster_queue(namespace, args.groups, share, before)
+            queue = cluster_queue(namespace, args.groups, share, before, topology=args.topology)
             before += share
             metadata = {"name": namespace}
             queues[namespace] = self._declare(f"queue-{namespace}", "ClusterQueue", metadata, *self._first, spec=queue)
@@ -177,14 +198,27 @@ def kueue_values(
     }
 
 
-def flavor_name(group: InstanceGroup) -> str:
-    """Return the name of a worker group's flavor."""
-    return group.name.lower()
+def topology_of(group: InstanceGroup) -> str:
+    """Return the name of the topology that a worker group's flavor has."""
+    return "network" if group.type.network_labels else "hosts"
 
 
-def flavor(group: InstanceGroup) -> dict[str, Any]:
+def flavor_name(group: InstanceGroup, topology: bool = False) -> str:
+    """Return the name of a worker group's flavor.
+
+    Kueue accepts no change of a flavor that has a topology (its CRD's rules), so a changed one needs another name.
+    """
+    if not topology:
+        return group.name.lower()
+    digest = hashlib.sha256(json.dumps(flavor(group, topology), sort_keys=True).encode()).hexdigest()
+    return f"{group.name.lower()}-{digest[:6]}"
+
+
+def flavor(group: InstanceGroup, topology: bool = False) -> dict[str, Any]:
     """Return the nodes of a worker group, for Kueue."""
     spec: dict[str, Any] = {"nodeLabels": {GROUP_LABEL: group.name}}
+    if topology:
+        spec["topologyName"] = topology_of(group)
     # Kubernetes makes pods tolerate a taint named after a device they request; their job does not show it.
     implied = [taint for taint in group.taints if taint.key in device_resources([group])]
     if implied:
@@ -195,7 +229,9 @@ def flavor(group: InstanceGroup) -> dict[str, Any]:
     return spec
 
 
-def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float, before: float = 0.0) -> dict[str, Any]:
+def cluster_queue(
+    namespace: str, groups: Sequence[InstanceGroup], share: float, before: float = 0.0, *, topology: bool = False
+) -> dict[str, Any]:
     """Return a namespace's queue: its share of every worker group, and what the others do not use.
 
     ``before`` is the share of all earlier queues, so that rounding leaves no device out.
@@ -203,7 +239,7 @@ def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float,
     devices = device_resources(groups)
     covered = ["cpu", "memory", HUGE_PAGES_RESOURCE, EFA_RESOURCE, *devices]
     flavors = [
-        {"name": flavor_name(group), "resources": [{"name": r, "nominalQuota": q} for r, q in quota.items()]}
+        {"name": flavor_name(group, topology), "resources": [{"name": r, "nominalQuota": q} for r, q in quota.items()]}
         # Kueue takes the first flavor that fits: jobs without accelerators should not use up nodes that have some.
         for group in sorted(groups, key=lambda group: group.type.accelerators > 0)
         for quota in [_quota(group, share, before, devices)]

@@ -138,6 +138,7 @@ class Training(ComponentResource):
                 image_registry=args.network.image_registry,
                 strict_network_policies=settings.charts.strict_network_policies,
                 hyperpod_jobs=settings.charts.hyperpod_training_operator,
+                topology=settings.charts.topology,
             ),
             ResourceOptions(parent=self),
         )

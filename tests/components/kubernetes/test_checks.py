@@ -43,6 +43,12 @@ BAD: Cases = {
     },
     "strict without policies": {**EKS, "charts": {"networkPolicies": False, "strictNetworkPolicies": True}},
     "strict with task governance": {**EKS, "charts": {"queues": "task-governance", "strictNetworkPolicies": True}},
+    "topology of nobody's": {
+        **EKS,
+        "charts": {"queues": "none", "topology": True},
+        "workers": [GROUP | {"instanceType": "ml.g6.48xlarge"}],
+    },
+    "topology with task governance": {**EKS, "charts": {"queues": "task-governance", "topology": True}},
     "a weight without task governance": {**EKS, "teams": [{"name": "a", "fairShareWeight": 1}]},
     "two teams of one name": {**EKS, "teams": [{"name": "a"}, {"name": "a"}]},
     "team of users": {**EKS, "teams": [{"name": "a", "roleArns": ["arn:aws:iam::123456789012:user/me"]}]},

@@ -15,7 +15,7 @@ import pytest
 from components.catalogue.kubernetes_versions import KUBERNETES_VERSIONS
 from components.config import Config
 from components.kubernetes.pod_environment import pod_variables
-from components.kubernetes.teams.queues import binary_quantity, cluster_queue, flavor, shares
+from components.kubernetes.teams.queues import binary_quantity, cluster_queue, flavor, flavor_name, shares
 from operations.engine.state import State
 from operations.jobs.render import jobs_of, render
 from rehearsal.account import Account
@@ -248,6 +248,21 @@ def test_every_flavor_names_the_same_resources_and_its_own_groups_nodes() -> Non
     assert found["dev"]["vpc.amazonaws.com/efa"] == "0"
     taint = {"key": "dev", "value": "yes", "effect": "NoSchedule"}
     assert flavor(settings.worker_groups[1])["nodeTaints"] == [taint]
+
+
+def test_with_a_topology_every_flavor_has_one_and_a_changed_flavor_has_another_name() -> None:
+    """Kueue, ResourceFlavor: "resourceFlavorSpec are immutable when topologyName is set"."""
+    taint = {"key": "dev", "value": "yes", "effect": "NoSchedule"}
+    train, dev = {"name": "train", "instanceType": "ml.p5.48xlarge"}, {"name": "dev", "instanceType": "ml.g5.8xlarge"}
+    near, far = config("eks-gpu", workers=[train, dev]).worker_groups
+    tainted = config("eks-gpu", workers=[train, dev | {"taints": [taint]}]).worker_groups[1]
+    assert [flavor(one, True)["topologyName"] for one in (near, far)] == ["network", "hosts"]
+    assert (flavor(near), flavor_name(near)) == ({"nodeLabels": flavor(near)["nodeLabels"]}, "train")
+    names = [flavor_name(one, True) for one in (near, far, tainted)]
+    assert len({*names, flavor_name(far)}) == 4
+    assert [name.rpartition("-")[0] for name in names] == ["train", "dev", "dev"]
+    queue = cluster_queue("a", [near, tainted], 1.0, topology=True)
+    assert [one["name"] for one in queue["resourceGroups"][0]["flavors"]] == [names[0], names[2]]
 
 
 def test_teams_get_what_they_were_promised_and_share_the_rest() -> None:
