@@ -42,6 +42,10 @@ class Cluster:
         self.host.commands.update(squeue=self._squeue, scontrol=self._scontrol)
         self.watch = self.service(lost_after=2)
 
+    def __repr__(self) -> str:
+        """What a failed assertion shows: which nodes are up, which are silent, and what the service said last."""
+        return f"(up: {[*self.nodes]}, silent: {self.gone}, jobs: {self.jobs}, said: {self.lines[-2:]})"
+
     def service(self, lost_after: float) -> requeue.Watch:
         """The service, started now."""
         return requeue.Watch(self.host, self._probe, lambda: self.others, lost_after, self.lines.append)
