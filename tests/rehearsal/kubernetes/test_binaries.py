@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from rehearsal import patience
 from rehearsal.kubernetes import binaries
 from tests.rehearsal.command import main
+from tests.support import ROOT
 
 
 def _program(folder: Path, name: str) -> Path:
@@ -73,19 +70,20 @@ def test_a_slurm_stack_is_sent_to_the_nodes(capsys: pytest.CaptureFixture[str]) 
     assert main(["eks", "dev", "--if-possible"]) == 0
 
 
-# Stands in for Go: records each build's packages, and creates a file for each in the output folder.
+# Stands in for Go: records its commands, has one source for all modules, and makes a program for each tool.
 _GO = r"""#!/bin/sh
 echo "$@" >> "{log}"
-case "$1" in
-mod) printf '{{"Dir": "{source}"}}' ;;
-build)
-  case "$*" in *"{broken}"*) printf 'a/package\n# a/package\nx.go:1: undefined: y\n' >&2; exit 1 ;; esac
+case "$1 $2" in
+"list -m") case "$*" in *Version*) echo v1.34.4 ;; *) echo "{source}" ;; esac ;;
+"build -v")
+  {broken}
   while [ "$1" != -o ]; do shift; done
-  folder=$2; shift 2
-  for package in "$@"; do
-    name=$folder$(basename "${{package%/v3}}")
-    echo "$package" >&2; echo built > "$name"; chmod +x "$name"
-  done ;;
+  cd "$2"
+  case $PWD/$OLDPWD in
+  */tools/kubernetes) set -- server {programs} ;;
+  *) set -- training-operator.v1 ;;
+  esac
+  for name in "$@"; do echo "$name" >&2; echo built > "$name"; chmod +x "$name"; done ;;
 esac
 """
 _QUESTION = """
@@ -99,50 +97,65 @@ _QUESTION = """
 """
 
 
-def _go(bare: Path, *, broken: str = "nothing at all", question: str = _QUESTION) -> Path:
-    """A stand-in for Go on PATH, which keeps its modules read-only as Go does. Returns the log of its commands."""
-    source, log = bare / "source", bare / "go.log"
+@pytest.fixture
+def source(bare: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The source of every module, for a stand-in for Go on PATH, which keeps its modules read-only as Go does."""
+    source = bare / "source"
     for path in ("charts/kueue", "manifests/base/crds", "pkg/utils/informer"):
         (source / path).mkdir(parents=True)
-    (source / "pkg/utils/informer/informer.go").write_text(question)
+    (source / "pkg/utils/informer/informer.go").write_text(_QUESTION)
     (source / "pkg/utils/informer/informer.go").chmod(0o444)
-    _program(bare / "bin", "go").write_text(_GO.format(log=log, source=source, broken=broken))
-    for tool in ("sh", "basename", "chmod"):
-        (bare / "bin" / tool).symlink_to(f"/bin/{tool}")
-    return log
+    set_go(bare)
+    monkeypatch.setenv("PATH", f"{bare}/bin:/usr/bin:/bin")
+    return source
 
 
-def test_go_runs_once_for_each_module_and_what_is_built_is_kept(bare: Path) -> None:
-    log = _go(bare)
-    found = binaries.find_all(Console(quiet=True))
+def set_go(bare: Path, broken: str = "") -> None:
+    programs = " ".join(name for name in binaries.PROGRAMS if name not in ("etcd", "training-operator"))
+    text = _GO.format(log=bare / "go.log", source=bare / "source", broken=broken, programs=programs)
+    _program(bare / "bin", "go").write_text(text)
+
+
+@pytest.mark.usefixtures("source")
+def test_go_runs_once_for_each_module_and_what_is_built_is_kept(
+    bare: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    found = binaries.find_all(Console())
     assert set(found) == set(binaries.PROGRAMS)
     assert binaries.missing() == []
-    assert [line.split()[0] for line in log.read_text().splitlines()].count("build") == 2
     assert not list((bare / "cache").rglob("unfinished*"))
-    assert binaries.build(["etcd"], Console(quiet=True)) == []
+    log = (bare / "go.log").read_text()
+    builds = [line for line in log.splitlines() if line.startswith("build")]
+    assert "gitVersion=v1.34.4 -X k8s.io/component-base/version.gitMajor=1" in builds[0]
+    assert binaries.find_all(Console()) == found
+    assert (bare / "go.log").read_text() == log
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Building")]
+    assert said[1:] == ["Building 2 of 2: training-operator; once, in up to about 1 min on this machine"]
 
 
+@pytest.mark.usefixtures("source")
 def test_a_build_that_fails_says_what_go_said_last_and_leaves_nothing_half_made(bare: Path) -> None:
-    _go(bare, broken="cmd/kwok")
+    set_go(bare, broken="printf 'a/package\n# a/package\nx.go:1: undefined: y\n' >&2; exit 1")
     with pytest.raises(binaries.Missing, match=r"undefined: y\nInstead, put etcd"):
         binaries.find_all(Console(quiet=True))
-    assert binaries.find("etcd") is None
-    assert not list((bare / "cache").rglob("unfinished*"))
+    assert not list((bare / "cache").rglob("*/*/*"))
 
 
+@pytest.mark.usefixtures("source")
 def test_kwok_is_built_without_its_question_for_what_kubernetes_has_no_more(bare: Path) -> None:
-    _go(bare)
-    pins = binaries._with_own_kwok(bare / "kwok")
-    assert f"replace sigs.k8s.io/kwok => {bare / 'kwok'}" in pins.read_text()
-    text = (bare / "kwok/pkg/utils/informer/informer.go").read_text()
-    assert "Blueprint" not in text
-    assert text.splitlines()[1:] == [_QUESTION.splitlines()[1], *_QUESTION.splitlines()[6:]]
+    set_go(bare, broken=f'cp "$(dirname "$(expr "$*" : ".*-modfile=\\(\\S*\\)")")"/kwok-source/*/*/*/* {bare}; exit 1')
+    with pytest.raises(binaries.Missing):
+        binaries.find_all(Console(quiet=True))
+    question = _QUESTION.splitlines()
+    assert (bare / "informer.go").read_text().splitlines() == ["", question[1], *question[6:]]
 
 
-def test_another_kwok_is_not_changed_in_silence(bare: Path) -> None:
-    _go(bare, question="package informer")
-    with pytest.raises(binaries.Missing, match=r"informer\.go is not what it was"):
-        binaries._with_own_kwok(bare / "kwok")
+def test_another_kwok_is_not_changed_in_silence(source: Path) -> None:
+    (source / "pkg/utils/informer/informer.go").chmod(0o644)
+    (source / "pkg/utils/informer/informer.go").write_text("package informer")
+    with pytest.raises(binaries.Missing, match=r"the check to remove is not in informer\.go"):
+        binaries.find_all(Console(quiet=True))
 
 
 def test_a_new_pin_is_a_new_folder(bare: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -160,26 +173,4 @@ def test_a_new_pin_is_a_new_folder(bare: Path, monkeypatch: pytest.MonkeyPatch, 
 def test_the_pins_agree_with_the_charts_that_the_program_installs() -> None:
     from components.kubernetes.charts import KUEUE
 
-    assert binaries.pinned("sigs.k8s.io/kueue") == f"v{KUEUE.version}"
-
-
-def test_a_build_says_what_it_does_how_far_it_is_and_about_how_long_it_takes(
-    bare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def go(programs: list[binaries.Program], say: Callable[[str], None]) -> None:
-        for program in programs:
-            say(program.package)
-            _program(binaries.cache(program.module), program.name)
-        time.sleep(0.2)
-
-    monkeypatch.setattr(binaries, "_go_build", go)
-    monkeypatch.setattr(binaries, "told", partial(patience.told, every=0.05))
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    binaries.build(["etcd", "helm", "training-operator"], Console())
-    said = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert said[0] == "Building 1 of 2: etcd, helm; once, in up to about 6 min on this machine"
-    # On a busy machine a first line can come before the program is named.
-    assert "still at it after 0 s, at helm.sh/helm/v3/cmd/helm" in said
-    assert [line for line in said if line.startswith("Building 2")] == [
-        "Building 2 of 2: training-operator; once, in up to about 1 min on this machine"
-    ]
+    assert f"\tsigs.k8s.io/kueue v{KUEUE.version}" in (ROOT / "tools/kubernetes/go.mod").read_text()
