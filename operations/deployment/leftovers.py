@@ -19,17 +19,7 @@ from ..aws import Aws
 from ..cluster.node_logs import GROUP_PREFIX
 from ..failures import Failure, is_missing, reason
 from ..target import Target
-from .tagged import present
-
-
-@dataclass(frozen=True, kw_only=True)
-class Leftover:
-    """One resource that still exists. ``by_aws``: AWS itself created it. ``command`` removes it."""
-
-    kind: str
-    id: str
-    by_aws: bool
-    command: str
+from .tagged import Leftover, present
 
 
 @dataclass
@@ -56,7 +46,7 @@ class Audit:
         known = {one.id for one in self.leftovers}
         for text in found:
             if not known & set(text.split()):
-                self.leftovers.append(Leftover(kind="unnamed", id=text, by_aws=False, command=""))
+                self.leftovers.append(Leftover(kind="unnamed", id=text, command=""))
 
 
 INTERFACE = "network interface"
@@ -167,12 +157,12 @@ def _ours(target: Target) -> list[dict[str, Any]]:
 
 def _network(target: Searched) -> Iterator[Leftover]:
     for one in target.own_vpcs:
-        yield Leftover(kind="VPC", id=one, by_aws=False, command=f"aws ec2 delete-vpc --vpc-id {one}")
+        yield Leftover(kind="VPC", id=one, command=f"aws ec2 delete-vpc --vpc-id {one}")
     for kind, operation, path, command in _TAGGED:
         key = "Filter" if operation == "describe_nat_gateways" else "Filters"
         for page in _pages(target.aws, "ec2", operation, {key: _ours(target)}):
             for one in jmespath.search(path, page) or []:
-                yield Leftover(kind=kind, id=one, by_aws=False, command=f"aws ec2 {command} {one}")
+                yield Leftover(kind=kind, id=one, command=f"aws ec2 {command} {one}")
 
 
 def _interfaces(target: Searched) -> Iterator[Leftover]:
@@ -251,28 +241,20 @@ def _log_groups(target: Target) -> Iterator[Leftover]:
             one = str(group["logGroupName"])
             if prefix.endswith("/") or one == prefix:
                 yield Leftover(
-                    kind="log group",
-                    id=one,
-                    by_aws=True,
-                    command=f"aws logs delete-log-group --log-group-name {one}",
+                    kind="log group", id=one, by_aws=True, command=f"aws logs delete-log-group --log-group-name {one}"
                 )
 
 
 def _clusters(target: Target) -> Iterator[Leftover]:
     name = target.cluster_name
     if any(one["ClusterName"] == name for one in target.aws.pages("sagemaker", "list_clusters", "ClusterSummaries")):
-        yield Leftover(
-            kind="HyperPod cluster",
-            id=name,
-            by_aws=False,
-            command=f"aws sagemaker delete-cluster --cluster-name {name}",
-        )
+        yield Leftover(kind="HyperPod cluster", id=name, command=f"aws sagemaker delete-cluster --cluster-name {name}")
 
 
 def _kubernetes(target: Target) -> Iterator[Leftover]:
     name = target.cluster_name
     if target.on_eks and name in target.aws.pages("eks", "list_clusters", "clusters"):
-        yield Leftover(kind="EKS cluster", id=name, by_aws=False, command=f"aws eks delete-cluster --name {name}")
+        yield Leftover(kind="EKS cluster", id=name, command=f"aws eks delete-cluster --name {name}")
 
 
 def _file_systems(target: Target) -> Iterator[Leftover]:
@@ -284,13 +266,13 @@ def _file_systems(target: Target) -> Iterator[Leftover]:
         if kind and one.get("Lifecycle") != "DELETING":
             system = one["FileSystemId"]
             command = f"aws fsx delete-file-system --file-system-id {system}    # and its data"
-            yield Leftover(kind=kind, id=system, by_aws=False, command=command)
+            yield Leftover(kind=kind, id=system, command=command)
 
 
 def _bucket(target: Target) -> Iterator[Leftover]:
     name = target.names.bucket
     if any(one["Name"] == name for one in target.aws.client("s3").list_buckets()["Buckets"]):
-        yield Leftover(kind="bucket", id=name, by_aws=False, command=f"aws s3 rb --force s3://{name}")
+        yield Leftover(kind="bucket", id=name, command=f"aws s3 rb --force s3://{name}")
 
 
 def _roles(target: Target) -> Iterator[Leftover]:
@@ -302,7 +284,7 @@ def _roles(target: Target) -> Iterator[Leftover]:
             if not is_missing(error):
                 raise
         else:
-            yield Leftover(kind="role", id=name, by_aws=False, command=f"aws iam delete-role --role-name {name}")
+            yield Leftover(kind="role", id=name, command=f"aws iam delete-role --role-name {name}")
 
 
 def _documents(target: Target) -> Iterator[Leftover]:
@@ -311,7 +293,7 @@ def _documents(target: Target) -> Iterator[Leftover]:
     for one in target.aws.pages("ssm", "list_documents", "DocumentIdentifiers", Filters=filters):
         name = one["Name"]
         if name.startswith(prefix):
-            yield Leftover(kind="SSM document", id=name, by_aws=False, command=f"aws ssm delete-document --name {name}")
+            yield Leftover(kind="SSM document", id=name, command=f"aws ssm delete-document --name {name}")
 
 
 def _dashboards(target: Target) -> Iterator[Leftover]:
@@ -322,12 +304,7 @@ def _dashboards(target: Target) -> Iterator[Leftover]:
     for one in target.aws.pages("cloudwatch", "list_dashboards", "DashboardEntries", DashboardNamePrefix=name):
         if one["DashboardName"] == name:
             command = f"aws cloudwatch delete-dashboards --dashboard-names {name}"
-            yield Leftover(kind="CloudWatch dashboard", id=name, by_aws=False, command=command)
-
-
-def _tagged(target: Target) -> Iterator[Leftover]:
-    for one in present(target):
-        yield Leftover(kind=one.kind, id=one.id, by_aws=False, command=one.command)
+            yield Leftover(kind="CloudWatch dashboard", id=name, command=command)
 
 
 def _pages(aws: Aws, service: str, operation: str, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -349,6 +326,6 @@ _LOOKS: tuple[tuple[str, Callable[[Searched], Iterator[Leftover]]], ...] = (
     ("IAM", _roles),
     ("SSM", _documents),
     ("CloudWatch", _dashboards),
-    ("tagged resources", _tagged),
+    ("tagged resources", present),
     ("logs", _log_groups),
 )

@@ -19,12 +19,13 @@ from ..target import Target
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tagged:
-    """One existing resource. ``command`` deletes it."""
+class Leftover:
+    """One resource that still exists. ``command`` deletes it. ``by_aws``: AWS itself created it."""
 
     kind: str
     id: str
     command: str
+    by_aws: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ def arns(target: Target, key: str = CLUSTER_ID_TAG, value: str = "") -> Iterator
         yield str(one["ResourceARN"])
 
 
-def present(target: Target) -> Iterator[Tagged]:
+def present(target: Target) -> Iterator[Leftover]:
     """Resources with the stack's tag, or with the tags of Kubernetes drivers, that exist according to their service.
 
     Raises Failure at the end with those that may exist: their type is unknown here, or their service did not answer.
@@ -103,7 +104,7 @@ def present(target: Target) -> Iterator[Tagged]:
             unsure.append(f"{arn} ({reason(error)})")
             continue
         if there:
-            yield Tagged(kind=kind.name, id=name, command=kind.command.format(id=name, arn=arn))
+            yield Leftover(kind=kind.name, id=name, command=kind.command.format(id=name, arn=arn))
     if unsure:
         raise cannot_know(f"these may still exist: {', '.join(unsure)}")
 

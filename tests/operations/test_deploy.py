@@ -19,7 +19,8 @@ from operations import records
 from operations.aws import Aws
 from operations.deployment import deploy, engines, errors, leftovers
 from operations.deployment.engines import Engine
-from operations.deployment.leftovers import Audit, Leftover
+from operations.deployment.leftovers import Audit
+from operations.deployment.tagged import Leftover
 from operations.engine.events import Event
 from operations.engine.pulumi_cli import Command, CommandRun
 from operations.failures import Exit

@@ -11,7 +11,7 @@ import pytest
 from operations import target
 from operations.commands import changes as change_verbs
 from operations.commands import deploy as deploy_verbs
-from operations.deployment import deploy, leftovers
+from operations.deployment import deploy, leftovers, tagged
 from operations.deployment.deploy import Report, require_kept
 from operations.deployment.engines import Engine
 from operations.engine.data_resources import PRECIOUS
@@ -204,7 +204,7 @@ def test_guarddutys_endpoint_is_removed_after_asking_and_the_rest_is_destroyed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    endpoint = leftovers.Leftover(kind=leftovers.GUARDDUTY[0], id="vpce-1", by_aws=True, command="")
+    endpoint = tagged.Leftover(kind=leftovers.GUARDDUTY[0], id="vpce-1", by_aws=True, command="")
     there, asked = [endpoint], []
 
     def remove(_: Target, audit: leftovers.Audit) -> None:

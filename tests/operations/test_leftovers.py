@@ -15,7 +15,7 @@ from components.common.names import CLUSTER_ID_TAG
 from components.kubernetes.storage import VOLUMES_TAG
 from operations import target
 from operations.aws import Aws
-from operations.deployment import leftovers
+from operations.deployment import leftovers, tagged
 from operations.deployment.deploy import Report
 from operations.failures import Exit
 from operations.target import Target
@@ -134,7 +134,7 @@ def test_a_file_system_that_a_claim_made_is_a_leftover_where_the_stacks_own_is_k
     assert found.kept == ["FSx file system fs-0123456789-own"]
     # Taken up by a stack of the same name.
     taken = stack(aws, "dev", f"hyperpod:network={network}", 'hyperpod:fsx={"fileSystemId": "fs-0123456789abcdef0"}')
-    again = leftovers.Leftover(kind="FSx file system", id="fs-0123456789abcdef0", by_aws=False, command="")
+    again = tagged.Leftover(kind="FSx file system", id="fs-0123456789abcdef0", command="")
     found_again = leftovers.Audit(leftovers=[again])
     leftovers._set_kept_apart(taken, found_again)
     assert (found_again.leftovers, found_again.kept) == ([], ["FSx file system fs-0123456789abcdef0"])
@@ -264,8 +264,8 @@ def test_what_two_searches_find_is_listed_once_and_two_kinds_of_one_name_are_two
 ) -> None:
     """In the stack's own VPC the load balancer controller's security groups are others', and have its tag."""
 
-    def one(kind: str, name: str, command: str) -> leftovers.Leftover:
-        return leftovers.Leftover(kind=kind, id=name, by_aws=False, command=command)
+    def one(kind: str, name: str, command: str) -> tagged.Leftover:
+        return tagged.Leftover(kind=kind, id=name, command=command)
 
     delete = "aws ec2 delete-security-group --group-id sg-1"
     looks = (
@@ -358,7 +358,7 @@ def test_what_kubernetes_made_is_found_by_its_drivers_tags(account: Account) -> 
         (leftovers.Audit(), True, Exit.GOOD),
         (leftovers.Audit(unknown=["S3: permission denied"]), True, Exit.CANNOT_KNOW),
         (leftovers.Audit(unknown=["S3: permission denied"]), False, Exit.FAILED),
-        (leftovers.Audit(unknown=["x"], leftovers=[leftovers.Leftover(kind="VPC", id="v", by_aws=False, command="")]),
+        (leftovers.Audit(unknown=["x"], leftovers=[tagged.Leftover(kind="VPC", id="v", command="")]),
          True, Exit.FAILED),
     ],
 )  # fmt: skip
@@ -370,7 +370,7 @@ def test_a_destroy_is_good_only_where_everything_was_looked_at(
 
 
 def test_what_is_found_by_other_means_is_added_once() -> None:
-    own = leftovers.Leftover(kind="VPC", id="vpc-1", by_aws=False, command="")
+    own = tagged.Leftover(kind="VPC", id="vpc-1", command="")
     found = leftovers.Audit(leftovers=[own])
     found.add_unnamed(["ec2 vpcs vpc-1 (network-vpc)", "iam roles forgotten"])
     assert [one.id for one in found.of_the_stack] == ["vpc-1", "iam roles forgotten"]

@@ -57,7 +57,7 @@ def test_a_repository_and_a_rule_are_found_and_what_the_list_only_still_has_is_n
 def test_one_thing_that_cannot_be_asked_does_not_hide_the_others(
     aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftovers, "_LOOKS", (("tagged resources", leftovers._tagged),))
+    monkeypatch.setattr(leftovers, "_LOOKS", (("tagged resources", tagged.present),))
     key = "kms:us-west-2:1:key/0123"
     listed(aws, key, RULE)
     aws.refuse("kms", "describe_key", "AccessDeniedException")
@@ -91,7 +91,7 @@ def test_a_group_with_the_stacks_tag_is_left_to_the_search_of_its_network(aws: S
 
 def test_a_persons_backup_stays_and_is_said(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> None:
     """FSx for Lustre User Guide, "Protecting your data with backups": it is retained after the file system's end."""
-    monkeypatch.setattr(leftovers, "_LOOKS", (("tagged resources", leftovers._tagged),))
+    monkeypatch.setattr(leftovers, "_LOOKS", (("tagged resources", tagged.present),))
     listed(aws, "fsx:us-west-2:1:backup/backup-0123456789abcdef0")
     backup = {"BackupId": "backup-0123456789abcdef0", "Lifecycle": "AVAILABLE", "Type": "USER_INITIATED"}
     system = {"FileSystemId": "fs-0123456789abcdef0"}
@@ -108,7 +108,7 @@ def test_listeners_and_their_rules_go_with_their_load_balancer(aws: StubbedAws) 
 def test_a_tagged_resource_of_an_unknown_kind_is_reported_as_unknown(
     aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftovers, "_LOOKS", (("tagged resources", leftovers._tagged),))
+    monkeypatch.setattr(leftovers, "_LOOKS", (("tagged resources", tagged.present),))
     listed(aws, "new:us-west-2:1:thing/one")
     found = leftovers.audit(stack(aws))
     assert found.leftovers == []
