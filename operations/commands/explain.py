@@ -17,14 +17,16 @@ from components.common.documents import load
 from components.config.keys import Key, keys
 from components.config.model import Settings
 
-from ..failures import Failure, advice, bad_input, cannot_know
+from ..failures import Failure, advice, bad_input, cannot_know, reading
 from ..project.stack_file import BESIDE
 from ..target import ROOT
 from ..terminal import console
 
-# Where a failure that nobody knows has left its cause.
+# Names of errors, unlike keys, begin with a capital: NRT_TIMEOUT, NodeCreationFailure.
+_ERROR_CODE = r"[A-Z]+_[A-Z_]+|(?:[A-Z][a-z]*){2,}"
 # Keys of the providers and of Pulumi; other namespaces are misspelt, or of programs that the schema does not know.
 _OTHERS = "^(aws|aws-native|kubernetes|pulumi):"
+# Where a failure that nobody knows has left its cause.
 _UNKNOWN = """no failure that the project knows reports this. Three logs have the cause:
   set-up of nodes: hyperpod errors STACK, or CloudWatch, /aws/sagemaker/Clusters/CLUSTER/ID
   scheduler: journalctl -u slurmctld on the controller, -u slurmd on the node; kubectl describe pod POD
@@ -68,7 +70,7 @@ def explain_command(
         return
     if key == "-" or re.search(r"\s", key.strip()):
         text = sys.stdin.read() if key == "-" else key
-        _explain_failure(_reported(text), as_json, text)
+        _explain_text(text, as_json)
         return
     every = keys(load((ROOT / "Pulumi.yaml").read_text())["config"])
     if not key:
@@ -77,9 +79,9 @@ def explain_command(
     try:
         found = _find(key, every)
     except Failure:
-        # One word of an error, such as OOMKilled.
-        if known := advice.matching(key):
-            _explain_failure(known, as_json)
+        # One word of an error, such as OOMKilled or NRT_TIMEOUT.
+        if advice.matching(key) or re.fullmatch(_ERROR_CODE, key):
+            _explain_text(key, as_json)
             return
         raise
     if as_json:
@@ -109,30 +111,45 @@ def _coded(code: str) -> advice.Advice:
     return found
 
 
-def _reported(text: str) -> advice.Advice:
-    """The failure that a pasted text reports. A message of the project names its own code. Raises Failure if none."""
-    if own := re.search(r"hyperpod explain (HP\d+)", text):
-        return _coded(own.group(1))
-    found = advice.matching(text)
-    if found is None:
-        near = "".join(f"\n  {one.code}: {one.title}" for one in advice.closest(text))
-        said = f"{_UNKNOWN}\nThe closest known ones, by their words only:{near}" if near else _UNKNOWN
+def _explain_text(text: str, as_json: bool) -> None:
+    """Explain a pasted text: by the failure that it reports, else by its words. Raises Failure if they tell nothing."""
+    # A message of the project names its own code.
+    own = re.search(r"hyperpod explain (HP\d+)", text)
+    found = _coded(own.group(1)) if own else advice.matching(text)
+    if found and found not in advice.of("general"):
+        _explain_failure(found, as_json)
+        return
+    read, near = reading.read(text), advice.closest(text)
+    if read is None:
+        said = "".join(f"\n  {one.code}: {one.title}" for one in near)
+        said = f"{_UNKNOWN}\nThe closest known ones, by their words only:{said}" if near else _UNKNOWN
         raise cannot_know(said, "paste the first line with an error from one of these logs")
-    return found
-
-
-def _explain_failure(found: advice.Advice, as_json: bool, text: str = "") -> None:
-    near = advice.closest(text) if found in advice.of("general") else []
     if as_json:
-        console.emit(asdict(found) | {"page": found.page, "closest": [one.code for one in near]})
+        known = asdict(found) | {"page": found.page} if found else {"code": ""}
+        console.emit(known | {"reading": asdict(read), "closest": [one.code for one in near]})
+        return
+    console.say(f"No known failure matches. By its words: {read.title}", "bold")
+    if read.nouns:
+        console.prose("  It names: " + "; ".join(f"{name} {noun}" for name, noun in read.nouns.items()), "dim")
+    console.prose(f"  {read.why}")
+    console.prose(f"  Next: {read.step}")
+    if read.log:
+        console.prose(f"  Log: {read.log}")
+    for one in near:
+        console.prose(f"  Close to it, by its words only: {one.code}, {one.title}", "dim")
+    if found:
+        console.say(f"  More: {found.page}", "dim")
+
+
+def _explain_failure(found: advice.Advice, as_json: bool) -> None:
+    if as_json:
+        console.emit(asdict(found) | {"page": found.page, "closest": []})
         return
     console.say(f"{found.code}: {found.title}", "bold")
     if found.seen != found.title:
         console.prose(f"  {found.seen}", "dim")
     console.prose(f"  {found.why}")
     console.prose(f"  Next: {found.step.format(stack='STACK')}")
-    for one in near:
-        console.prose(f"  Close to it, by its words only: {one.code}, {one.title}", "dim")
     console.say(f"  More: {found.page}", "dim")
 
 

@@ -16,7 +16,7 @@ PAGE = "docs/troubleshooting.md"
 # many say, so AWS's general codes come after the others. Last comes whose words a text has at all.
 ORIGINS = ("project", "pulumi", "kubernetes", "training", "slurm", "aws", "general")
 # Characters of a message. More is a log, in which lines belong to different events.
-_MESSAGE = 1000
+MESSAGE = 1000
 FOLDER = Path(__file__).parent / "known"
 # What to do after a rehearsal, of which `hyperpod errors` knows nothing.
 REHEARSE_AGAIN = "mend what the message names, then rehearse again"
@@ -75,7 +75,7 @@ def matching(text: str) -> Advice | None:
 
     A message, which is shorter than a log, is also looked at without the lines that a terminal has broken it into.
     """
-    forms = [text, " ".join(text.split())] if len(text) <= _MESSAGE else [text]
+    forms = [text, " ".join(text.split())] if len(text) <= MESSAGE else [text]
     return next((one for one in known() if one.pattern and any(one.reports(form) for form in forms)), None)
 
 

@@ -150,7 +150,7 @@ def test_an_error_that_only_its_program_is_known_of_gets_the_closest_known_ones(
 def test_an_error_that_nobody_knows_gets_the_closest_known_ones_and_says_how_they_were_found(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, _, err = run(capsys, "explain", "the overlay for enroot whiteouts broke")
+    code, _, err = run(capsys, "explain", "the overlay for whiteouts broke, and aufs")
     assert code == Exit.CANNOT_KNOW
     assert "The closest known ones, by their words only:" in err
     assert KNOWN["container-start"].code in err
