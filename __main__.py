@@ -179,6 +179,7 @@ cluster = HyperPod(
         node_recovery=settings.node_recovery,
         node_provisioning=settings.node_provisioning,
         by_image=settings.slurm.by_image,
+        checkpoint_memory_percent=settings.charts.checkpoint_memory_percent,
         tags=operated,
     ),
     shared,

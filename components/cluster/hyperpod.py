@@ -31,7 +31,9 @@ class HyperPodArgs:
 
     ``role_arns`` has an execution role for each node kind. ``mounts`` are the file systems that HyperPod mounts if its
     image sets the nodes up. The cluster waits for ``ready``, everything that a node needs before it boots, and for
-    nothing else. ``by_image``: HyperPod's image sets Slurm up. ``tags`` are the cluster's, in addition to the stack's.
+    nothing else. ``by_image``: HyperPod's image sets Slurm up. ``checkpoint_memory_percent``: of the nodes' memory, for
+    managed tiered checkpointing; 0 turns it off, None leaves it as it is. ``tags`` are the cluster's, in addition to
+    the stack's.
     """
 
     context: Context
@@ -46,6 +48,7 @@ class HyperPodArgs:
     node_recovery: str = "Automatic"
     node_provisioning: str | None = "Continuous"
     by_image: bool = False
+    checkpoint_memory_percent: int | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -79,6 +82,7 @@ class HyperPod(Cluster):
             node_provisioning_mode=sagemaker.ClusterNodeProvisioningMode(args.node_provisioning)
             if args.node_provisioning
             else None,
+            tiered_storage_config=_tiers(args.checkpoint_memory_percent),
             tags=[
                 aws_native.TagArgs(key=key, value=value) for key, value in sorted({**context.tags, **args.tags}.items())
             ],
@@ -151,6 +155,18 @@ def _arn_or_raise(found: Sequence[str]) -> str:
             "then pulumi up"
         )
     return arn
+
+
+def _tiers(percent: int | None) -> sagemaker.ClusterTieredStorageConfigArgs | None:
+    """Disable is explicit: UpdateCluster without TieredStorageConfig changes nothing (SageMaker Developer Guide,
+    "Removing managed tiered checkpointing").
+    """
+    if percent is None:
+        return None
+    mode = sagemaker.ClusterTieredStorageConfigMode
+    return sagemaker.ClusterTieredStorageConfigArgs(
+        mode=mode.ENABLE if percent else mode.DISABLE, instance_memory_allocation_percentage=percent or None
+    )
 
 
 def _capacity(group: InstanceGroup) -> sagemaker.ClusterCapacityRequirementsArgs | None:

@@ -28,6 +28,9 @@ _WITHOUT_DEVICE_PLUGIN = (
     *(name for name in CATALOGUE if name.startswith("ml.g4dn.")),
     *(name for name in CATALOGUE if name.startswith("ml.g7.")),
 )
+# SageMaker Developer Guide, "Set up managed tiered checkpointing": 20 to 100. Above 80, jobs would have less than a
+# sixth of a node (`pod_resources`).
+_CHECKPOINT_PERCENT = range(20, 81)
 # The same DaemonSet's tolerations, which the chart's values cannot change.
 _NEURON_TAINT = ("aws.amazon.com/neuron", "NoSchedule")
 # Kubernetes' own namespaces, and those that the charts and EKS create.
@@ -124,6 +127,7 @@ def _charts(settings: KubernetesKeys, *, closed: bool, metrics: bool) -> Iterato
             what="cert-manager's images are in quay.io, which a closed network does not reach",
             fix="leave one of the two out",
         )
+    yield from _checkpoint_memory(charts.checkpoint_memory_percent or 0, closed=closed)
     for number, group in enumerate(settings.groups):
         newer = group.accelerated and group.instance_type not in CATALOGUE
         if group.instance_type in _WITHOUT_DEVICE_PLUGIN or newer:
@@ -158,6 +162,22 @@ def _topology(settings: KubernetesKeys) -> Iterator[Problem]:
             key="hyperpod:charts.topology",
             what="HyperPod labels no node of these groups with its place in the network",
             fix=f"leave it out, or a group of {', '.join(labelled)}",
+        )
+
+
+def _checkpoint_memory(percent: int, *, closed: bool) -> Iterator[Problem]:
+    key, allowed = "hyperpod:charts.checkpointMemoryPercent", _CHECKPOINT_PERCENT
+    if percent and percent not in allowed:
+        yield Problem(
+            key=key,
+            what=f"{percent} % of a node's memory",
+            fix=f"{allowed[0]}, SageMaker's minimum, to {allowed[-1]}, so that jobs have memory too; 0 turns it off",
+        )
+    if percent and closed:
+        yield Problem(
+            key=key,
+            what="the registry of its daemon is not published, so the endpoints of a closed network do not admit it",
+            fix="leave it out, or network.egress open",
         )
 
 

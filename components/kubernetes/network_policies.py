@@ -20,15 +20,25 @@ _DNS, _HTTP = 53, 80
 # each pod of its jobs.
 OPERATOR_NAMESPACE = "aws-hyperpod"
 _AGENT = 8080
+# amzn-sagemaker-checkpointing 1.1.3, InMemoryClientConfig: where a trainer finds the daemons that keep checkpoints in
+# memory. They are in the nodes' own network, where no selector of pods finds them.
+_CHECKPOINTS = 9200
 
 
 def team_policy(
-    name: str, namespace: str, scraped_from: Sequence[str] | None, operated: bool, opts: ResourceOptions
+    name: str,
+    namespace: str,
+    scraped_from: Sequence[str] | None,
+    opts: ResourceOptions,
+    *,
+    operated: bool,
+    memory_checkpoints: bool,
 ) -> None:
     """Allow pods to reach each other, DNS and HTTPS, and only each other to reach them.
 
     ``scraped_from``: the addresses from which their metrics are read, at one port; empty if these are not known.
-    ``operated``: SageMaker's training operator reaches the agents of its jobs.
+    ``operated``: SageMaker's training operator reaches the agents of its jobs. ``memory_checkpoints``: they reach the
+    daemons that keep checkpoints.
 
     Not the file system: the node mounts it, in no pod's network (aws-fsx-csi-driver, pkg/driver/node.go), and a pod
     that spoke Lustre's protocol itself would bypass the directory of its volume.
@@ -43,6 +53,8 @@ def team_policy(
         network.NetworkPolicyEgressRuleArgs(ports=[_port("TCP", HTTPS)]),
         network.NetworkPolicyEgressRuleArgs(to=[agent], ports=[_port("TCP", _HTTP)]),
     ]
+    if memory_checkpoints:
+        egress.append(network.NetworkPolicyEgressRuleArgs(ports=[_port("TCP", _CHECKPOINTS)]))
     ingress = [network.NetworkPolicyIngressRuleArgs(from_=[everyone_here])]
     if scraped_from is not None:
         blocks = [network.NetworkPolicyPeerArgs(ip_block=network.IPBlockArgs(cidr=block)) for block in scraped_from]

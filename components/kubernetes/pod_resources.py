@@ -92,11 +92,17 @@ def node_capacity(group: InstanceGroup) -> Resources:
 
 
 def pod_request(
-    group: InstanceGroup, *, devices: int | None = None, efa: int | None = None, governed: bool = False
+    group: InstanceGroup,
+    *,
+    devices: int | None = None,
+    efa: int | None = None,
+    governed: bool = False,
+    checkpoint_percent: int = 0,
 ) -> Resources:
     """Return a training pod's request: by default a whole node. CPUs and memory are proportional to the devices.
 
-    ``governed``: it is for the queues of SageMaker's task governance, which know no huge pages.
+    ``governed``: it is for the queues of SageMaker's task governance, which know no huge pages. ``checkpoint_percent``:
+    how much of the nodes' memory checkpoints take.
     """
     devices = group.type.accelerators if devices is None else devices
     share = _SHARE_OF_NODE * devices / group.type.accelerators
@@ -104,7 +110,7 @@ def pod_request(
     (device,) = requested_devices([group], governed=governed)
     request: Resources = {
         "cpu": max(1, int(node_cpus(group) * share)),
-        "memory": f"{max(1, int(group.type.memory_gib * share))}Gi",
+        "memory": f"{max(1, int(group.type.memory_gib * share * (100 - checkpoint_percent) / 100))}Gi",
         device: devices,
     }
     if interfaces:

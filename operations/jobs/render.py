@@ -10,6 +10,7 @@ from typing import Any
 from components.common.documents import load_all
 from components.config import Config, InstanceGroup
 from components.kubernetes.helm import NEURON_SCHEDULER
+from components.kubernetes.keys import Charts
 from components.kubernetes.metrics_scraper import GROUP_LABEL, PORT, PORT_NAME
 from components.kubernetes.pod_environment import config_map_name, nccl_network
 from components.kubernetes.pod_resources import efa_interfaces, pod_request, tolerations
@@ -137,7 +138,7 @@ def render(
             nodes=nodes,
             image=image,
             command=job.on_eks(plan),
-            node=_node(workers, processes, devices, efa, governed=settings.charts.queues == "task-governance"),
+            node=_node(workers, processes, devices, efa, settings.charts),
             labels={NAME_LABEL: name, **({GROUP_LABEL: workers.name} if told else {})},
             reports=PORT_NAME if told else "",
             reports_port=PORT,
@@ -279,10 +280,14 @@ def _image_problems(config: Config, image: str | None) -> list[str]:
     ]
 
 
-def _node(
-    group: InstanceGroup, processes: int, devices: int | None, efa: int | None, *, governed: bool
-) -> dict[str, Any]:
-    request = pod_request(group, devices=devices, efa=efa, governed=governed)
+def _node(group: InstanceGroup, processes: int, devices: int | None, efa: int | None, charts: Charts) -> dict[str, Any]:
+    request = pod_request(
+        group,
+        devices=devices,
+        efa=efa,
+        governed=charts.queues == "task-governance",
+        checkpoint_percent=charts.checkpoint_memory_percent or 0,
+    )
     return {
         "type": group.type.name,
         "group": group.name,

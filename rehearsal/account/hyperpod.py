@@ -57,6 +57,7 @@ def _check(account: Books, i: Inputs) -> None:
         _check_kubernetes_config(group)
     if "slurm" in (i.get("orchestrator") or {}):
         _check_slurm(account, i)
+    _check_tiers(i)
     _check_network(account, i)
     _check_fabric(account, i)
     if (i.get("orchestrator") or {}).get("eks"):
@@ -217,6 +218,17 @@ def _check_slurm(account: Books, i: Inputs) -> None:
                 f"The LifeCycleConfig cannot include both a SLURM Orchestrator Config and a {_LEGACY} file "
                 "simultaneously.",
             )
+
+
+def _check_tiers(i: Inputs) -> None:
+    """SageMaker Developer Guide, "Set up managed tiered checkpointing": on Amazon EKS, and 20 to 100, of which
+    CloudFormation's schema has 0 to 100."""
+    tiers = i.get("tieredStorageConfig") or {}
+    if tiers and not (i.get("orchestrator") or {}).get("eks"):
+        raise Refused("ValidationException", "TieredStorageConfig is only supported for clusters orchestrated by EKS")
+    percent = tiers.get("instanceMemoryAllocationPercentage")
+    if percent is not None and not 20 <= percent <= 100:
+        raise Refused("ValidationException", f"InstanceMemoryAllocationPercentage {percent} is not in 20 to 100")
 
 
 def _check_network(account: Books, i: Inputs) -> None:

@@ -140,6 +140,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"charts.queues": "none"},
         {"charts.topology": True},
         {"charts.strictNetworkPolicies": True},
+        {"charts.checkpointMemoryPercent": 30},
         {"security.podSecurity": "restricted"},
     ],
     "slurm-govcloud": [

@@ -234,7 +234,11 @@ GOLDEN: dict[str, Golden] = {
                 {"name": "vision", "roleArns": [f"{ROLE}/vision", f"{ROLE}/guests"], "accelerators": 24},
                 {"name": "speech", "fairShareWeight": 20},
             ],
-            "charts": {"hyperpodTrainingOperator": True, "queues": "task-governance"},
+            "charts": {
+                "hyperpodTrainingOperator": True,
+                "queues": "task-governance",
+                "checkpointMemoryPercent": 30,
+            },
             "workers": [
                 {
                     "name": "fast",
@@ -284,6 +288,7 @@ GOLDEN: dict[str, Golden] = {
                 "neuronScheduler": True,
                 "networkPolicies": False,
                 "queues": "none",
+                "checkpointMemoryPercent": 0,
             },
             "teams": [
                 {"name": "vision", "accelerators": 48, "volumesGiB": 500, "fileSystemsGiB": 0},

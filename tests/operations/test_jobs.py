@@ -67,6 +67,14 @@ def test_on_every_type_a_pod_fits_into_its_node(kind: str) -> None:
         assert limits.get("vpc.amazonaws.com/efa", 0) == (row.efa_interfaces if row.efa == "yes" else 0)
 
 
+def test_a_job_leaves_checkpoints_their_part_of_the_nodes_memory() -> None:
+    asked = []
+    for charts in ({}, {"checkpointMemoryPercent": 30}):
+        (pod,) = pods(render("device-check", config("eks-gpu", charts=charts), Choices(nodes=1)))
+        asked.append(int(pod["containers"][0]["resources"]["requests"]["memory"].removesuffix("Gi")))
+    assert asked == [1536, 1075]
+
+
 @pytest.mark.parametrize(
     ("stack", "name"), [(stack, name) for stack in ("eks-gpu", "eks-trainium") for name in jobs_of(config(stack))]
 )

@@ -183,6 +183,18 @@ def test_eks_needs_the_script_that_does_everything(deployed_eks: tuple[Account, 
     assert "LifeCycleConfig is required for instance group" in said
 
 
+@pytest.mark.parametrize("percent", [19, 100])
+def test_checkpoints_in_memory_take_a_fifth_of_it_or_more(deployed_eks: tuple[Account, State], percent: int) -> None:
+    tiers = {"mode": "Enable", "instanceMemoryAllocationPercentage": percent}
+    said = refusal(*deployed_eks, 580, tieredStorageConfig=tiers)
+    assert ("19 is not in 20 to 100" in said) == (percent == 19)
+
+
+def test_slurm_has_no_checkpoints_in_memory(deployed: tuple[Account, State]) -> None:
+    said = refusal(*deployed, 2000, tieredStorageConfig={"mode": "Enable"})
+    assert "only supported for clusters orchestrated by EKS" in said
+
+
 def groups_of_eks(state: State) -> list[dict[str, Any]]:
     return list(next(r for r in state.values() if r.type == CLUSTER).inputs["instanceGroups"])
 

@@ -102,6 +102,7 @@ class Training(ComponentResource):
                     network_policy=settings.charts.network_policies,
                     scraped_from=sources(args.network) if args.scraped else None,
                     operated=settings.charts.hyperpod_training_operator,
+                    memory_checkpoints=bool(settings.charts.checkpoint_memory_percent),
                     pod_security=args.pod_security,
                     after=[args.cluster, *args.empties, *([queues.cluster_queues[namespace]] if queues else ())],
                 ),

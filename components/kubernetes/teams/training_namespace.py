@@ -50,8 +50,8 @@ class TrainingNamespaceArgs:
 
     ``share`` limits the devices of all its pods together, as a part of all devices; ``governed``: task governance
     queues its jobs. ``separate``: the team sees only its own directory of the file system, and with ``linked_data`` the
-    linked bucket's, read-only. ``scraped_from`` and ``operated``: as in ``team_policy``. ``after``: resources that the
-    namespace waits for, and that are deleted only after it.
+    linked bucket's, read-only. ``scraped_from``, ``operated`` and ``memory_checkpoints``: as in ``team_policy``.
+    ``after``: resources that the namespace waits for, and that are deleted only after it.
     """
 
     namespace: str
@@ -65,6 +65,7 @@ class TrainingNamespaceArgs:
     network_policy: bool = True
     scraped_from: Sequence[str] | None = None
     operated: bool = False
+    memory_checkpoints: bool = False
     pod_security: PodSecurity
     after: Sequence[pulumi.Resource] = ()
 
@@ -95,7 +96,14 @@ class TrainingNamespace(ComponentResource):
         self._inside = ResourceOptions(parent=self, depends_on=[self.namespace], deleted_with=self.namespace)
         self._limits()
         if args.network_policy:
-            team_policy(f"{name}-network", args.namespace, args.scraped_from, args.operated, self._inside)
+            team_policy(
+                f"{name}-network",
+                args.namespace,
+                args.scraped_from,
+                self._inside,
+                operated=args.operated,
+                memory_checkpoints=args.memory_checkpoints,
+            )
         self._rights()
         self._environment()
         self._storage()

@@ -41,6 +41,13 @@ BAD: Cases = {
         "workers": [GROUP | {"name": f"g{number}", "count": 0} for number in range(64)]
         + [{"name": "system", "instanceType": "ml.m5.xlarge", "count": 3}],
     },
+    "less memory for checkpoints than SageMaker's minimum": {**EKS, "charts": {"checkpointMemoryPercent": 19}},
+    "more memory for checkpoints than jobs can spare, in a closed network": {
+        **EKS,
+        "network": {"egress": "vpc-only"},
+        "charts": {"checkpointMemoryPercent": 81},
+    },
+    "checkpoints in memory with Slurm": {"charts": {"checkpointMemoryPercent": 30}},
     "strict without policies": {**EKS, "charts": {"networkPolicies": False, "strictNetworkPolicies": True}},
     "strict with task governance": {**EKS, "charts": {"queues": "task-governance", "strictNetworkPolicies": True}},
     "topology of nobody's": {
