@@ -59,7 +59,7 @@ ASKING = {
 }
 # They go on without what cannot be asked, or need no cluster.
 LENIENT = {"capacity", "quotas", "errors", "status", "cost"}
-OFFLINE = {"deploy", "preview", "destroy", "scale", "policy", "job print"}
+OFFLINE = {"deploy", "preview", "destroy", "scale", "policy", "job print", "job checkpoints"}
 # Without a stack, or of none that is ready: tests of their own have their troubles.
 ELSEWHERE = {"dashboards", *WITHOUT_STACK}
 VERBS = sorted(name for name in EVERY_VERB if not name.startswith("rehearse"))
@@ -146,7 +146,9 @@ def test_a_missing_cluster_is_bad_input_with_the_next_step(
 def test_an_unknown_stack_is_bad_input_and_a_similar_name_is_suggested(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    others = {"scale": "workers 3", "job print": "nanogpt", **ASKING}.get(verb, "dev")
+    others = {"scale": "workers 3", "job print": "nanogpt", "job checkpoints": "--parameters 8B", **ASKING}.get(
+        verb, "dev"
+    )
     words = others.replace("eks-gpu ", "").removeprefix("dev").removeprefix("eks-gpu")
     code, _, err = run(capsys, *verb.split(), "dve", *words.split())
     assert code == Exit.BAD_INPUT

@@ -83,6 +83,8 @@ WRONG = (
     ("rehearse nodes dev --slurm 1", "'1'", "'24.11', '26.05'"),
     ("rehearse eks dev", "runs Slurm", "hyperpod rehearse nodes dev"),
     ("rehearse drill dev --only nosuch", "nosuch", "there are capacity, controller-capacity, quota"),
+    ("job checkpoints dev --parameters many", '"many"', "70B"),
+    ("job checkpoints dev --parameters 0B", '"0B"', "70B"),
     ("types --accelerator tpu", "'tpu'", "types --help"),
     ("explain HP999", "HP999", "docs/troubleshooting.md"),
     ("--nosuch", "--nosuch", "hyperpod --help"),
