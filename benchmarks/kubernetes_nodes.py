@@ -26,7 +26,6 @@ from unittest.mock import patch
 from rich.console import Console
 
 from components.config import Config, parse
-from components.kubernetes.pod_resources import node_capacity
 from components.kubernetes.teams.queues import LOCAL_QUEUE, QUEUE_LABEL
 from operations.project.loading import load_project
 from rehearsal.kubernetes import binaries
@@ -36,7 +35,7 @@ from rehearsal.kubernetes.control_plane import ControlPlane
 from rehearsal.kubernetes.declared import declare
 from rehearsal.kubernetes.deploy import Deployer
 from rehearsal.kubernetes.kubectl import Kubectl, Manifest
-from rehearsal.kubernetes.nodes import group_of, is_ready, nodes_of
+from rehearsal.kubernetes.nodes import is_ready, nodes_of, with_devices
 from rehearsal.kubernetes.objects import Step
 from rehearsal.kubernetes.run import played
 
@@ -112,7 +111,7 @@ def measure(nodes: int) -> Measured:
         plan = declare(project, config)
     with ControlPlane(binaries.find_all(Console(stderr=True)), lease_seconds=_LEASE_SECONDS) as plane, played(plane):
         kubectl, deployer = plane.kubectl, Deployer(plane.kubectl, Charts(plane.folder), say)
-        every = [_whole(config, node) for node in nodes_of(config)]
+        every = [with_devices(config, node) for node in nodes_of(config)]
         head = [
             one for one in every if one["metadata"]["labels"]["sagemaker.amazonaws.com/instance-group-name"] == _SYSTEM
         ]
@@ -173,13 +172,6 @@ def _apply(deployer: Deployer, steps: Sequence[Step]) -> None:
             deployer.apply(part)
         else:
             deployer.kubectl.apply([step.manifest for step in part if step.manifest])
-
-
-def _whole(config: Config, node: Manifest) -> Manifest:
-    """A node with its devices, as after their plugins' start."""
-    capacity = {key: str(value) for key, value in node_capacity(group_of(config, node)).items()}
-    capacity = node["status"]["capacity"] | capacity
-    return node | {"status": {"capacity": capacity, "allocatable": capacity}}
 
 
 def _create(kubectl: Kubectl, objects: Sequence[Manifest]) -> None:

@@ -66,6 +66,10 @@ def submission(
         problems.append("--namespace is for EKS; with Slurm --user names whose job it is")
     if choices.efa is not None:
         problems.append("--efa is for EKS; with Slurm a job sees all EFA interfaces of its nodes")
+    if choices.placement is not None:
+        problems.append(
+            "--placement is for EKS; with Slurm jobs are near each other where they can, or sbatch --switches=1"
+        )
     if devices is not None and not gpus:
         problems.append(f"--devices: with Slurm a job on {workers.type.name} gets whole nodes")
     if user is not None and not _USER.fullmatch(user):

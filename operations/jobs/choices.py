@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
 # Whose jobs they are on Slurm where nobody is named: a user that every node has (docs/slurm.md).
 PERSON = "ubuntu"
+# By the layers of EC2's network; the third is the nearest to a node.
+Placement: TypeAlias = Literal["near", "layer-1", "layer-2", "layer-3", "any"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,14 @@ class Choices:
         int | None, typer.Option("--devices", help="GPUs or Trainium chips per node (default: all).")
     ] = None
     efa: Annotated[int | None, typer.Option("--efa", help="EKS: EFA interfaces per node (default: all).")] = None
+    placement: Annotated[
+        Placement | None,
+        typer.Option(
+            "--placement",
+            help="EKS: near each other as far as possible (default with hyperpod:charts.topology), below one node of a "
+            "layer of EC2's network or not at all, or on any nodes.",
+        ),
+    ] = None
     image: Annotated[
         str | None,
         typer.Option("--image", help="Container image (default: on EKS one of AWS's public images, on Slurm none)."),

@@ -77,13 +77,18 @@ class KubernetesApi:
                 raise
         return dict(found.to_dict())
 
+    def listed(self, api_version: str, kind: str, namespace: str, **which: str) -> list[Object]:
+        """A namespace's objects of a kind."""
+        with _in_our_terms(f"{kind} in {namespace}"):
+            found = self._kind({"apiVersion": api_version, "kind": kind}).get(
+                namespace=namespace, _request_timeout=_TIMEOUT_SECONDS, **which
+            )
+            items: list[Object] = found.to_dict()["items"]
+        return items
+
     def labelled(self, api_version: str, kind: str, namespace: str) -> list[Object]:
         """A namespace's objects of a kind that are labelled with their own name, as this project's jobs are."""
-        with _in_our_terms(f"{kind} in {namespace}"):
-            found = self._dynamic.resources.get(api_version=api_version, kind=kind).get(
-                namespace=namespace, label_selector=NAME_LABEL, _request_timeout=_TIMEOUT_SECONDS
-            )
-            items = found.to_dict()["items"]
+        items = self.listed(api_version, kind, namespace, label_selector=NAME_LABEL)
         ours = [one for one in items if one["metadata"]["labels"][NAME_LABEL] == one["metadata"]["name"]]
         return [{**one, "apiVersion": api_version, "kind": kind} for one in ours]
 

@@ -15,7 +15,7 @@ from components.kubernetes.metrics_scraper import GROUP_LABEL, PORT, PORT_NAME
 from components.kubernetes.pod_environment import config_map_name, nccl_network
 from components.kubernetes.pod_resources import efa_interfaces, pod_request, tolerations
 from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM
-from components.kubernetes.teams.queues import LOCAL_QUEUE, PRIORITY_LABEL, QUEUE_LABEL
+from components.kubernetes.teams.queues import LOCAL_QUEUE, NETWORK_LAYERS, PRIORITY_LABEL, QUEUE_LABEL
 
 from .choices import DEFAULTS, Choices
 from .specs import IMAGE_ARCHITECTURE, NAME_LABEL, SCRATCH, TOKEN_KEY, TOKEN_SECRET, Job, Plan, templates
@@ -36,6 +36,8 @@ _SYSTEM_FILES = {
     "ssh_config": "/etc/ssh/ssh_config",
     "sshd_config": "/etc/ssh/sshd_config",
 }
+# Kueue, "Topology Aware Scheduling": all pods below one node of a layer, or else of the layer above it and so on.
+_PREFERRED, _REQUIRED = "kueue.x-k8s.io/podset-preferred-topology", "kueue.x-k8s.io/podset-required-topology"
 # What a template makes; most make what "" does.
 _KINDS = {
     "device-check": ("batch/v1", "Job"),
@@ -100,6 +102,7 @@ def render(
     devices, efa, image = choices.devices, choices.efa, choices.image
     problems += request_problems(name, job, config, workers, nodes, devices)
     problems += _problems(name, job, config, workers, namespace, efa)
+    problems += _placement_problems(config, workers, choices)
     variables = assignments(choices.env, problems)
     if choices.user:
         problems.append("--user is for Slurm; pods run as their team's user, and --namespace names the team")
@@ -130,6 +133,7 @@ def render(
     # Trainers tell of themselves where somebody reads it.
     told = bool(job.scripts) and settings.observability.scraper != "none"
     system_files = dict(_SYSTEM_FILES if job.template == "mpi" else {"passwd": _SYSTEM_FILES["passwd"]})
+    labels, near = {NAME_LABEL: name, **({GROUP_LABEL: workers.name} if told else {})}, _near(config, workers, choices)
     text = (
         templates()
         .get_template(f"{job.template}.yaml.j2")
@@ -139,7 +143,8 @@ def render(
             image=image,
             command=job.on_eks(plan),
             node=_node(workers, processes, devices, efa, settings.charts),
-            labels={NAME_LABEL: name, **({GROUP_LABEL: workers.name} if told else {})},
+            labels=labels,
+            metadata={"labels": labels, **({"annotations": near} if near else {})},
             reports=PORT_NAME if told else "",
             reports_port=PORT,
             env=[
@@ -267,6 +272,31 @@ def _problems(name: str, job: Job, config: Config, group: InstanceGroup, namespa
         most = efa_interfaces(group)
         problems.append(f"{efa} EFA interfaces a node; {group.type.name} has {most}, ask for 0 to {most}")
     return problems
+
+
+def _placement_problems(config: Config, group: InstanceGroup, choices: Choices) -> list[str]:
+    """What is wrong with where a job is to run, for schedulers that know the network's layers."""
+    charts, problems, asked = config.settings.charts, [], choices.placement
+    if asked in (None, "any"):
+        return []
+    if not charts.topology and charts.queues != "task-governance":
+        problems.append(f"--placement {asked} needs hyperpod:charts.topology; set it to true and run `pulumi up`")
+    if not group.type.network_labels:
+        problems.append(
+            f"--placement {asked}: HyperPod labels no node of {group.type.name} with its place in the network"
+        )
+    return problems
+
+
+def _near(config: Config, group: InstanceGroup, choices: Choices) -> dict[str, str]:
+    """What tells Kueue where the workers' pods may run."""
+    by_default = "near" if config.settings.charts.topology and group.type.network_labels else "any"
+    asked = choices.placement or by_default
+    if asked == "any":
+        return {}
+    if asked == "near":
+        return {_PREFERRED: NETWORK_LAYERS[-1]}
+    return {_REQUIRED: NETWORK_LAYERS[int(asked.removeprefix("layer-")) - 1]}
 
 
 def _image_problems(config: Config, image: str | None) -> list[str]:

@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -13,6 +14,8 @@ from hyperpod_commands import bandwidth, pairs
 
 from components.config import Config, InstanceGroup
 from components.kubernetes.pod_resources import requested_devices
+from components.kubernetes.teams.queues import API as KUEUE_API
+from components.kubernetes.teams.queues import QUEUE_LABEL
 
 from ..failures import Failure, bad_input
 from . import pair_tests
@@ -53,6 +56,7 @@ class Api(Protocol):
     def get(self, document: Object) -> Object | None: ...
     def delete(self, document: Object) -> None: ...
     def pods(self, namespace: str, labels: Mapping[str, str]) -> list[Object]: ...
+    def listed(self, api_version: str, kind: str, namespace: str) -> list[Object]: ...
     def log(self, pod: Object, *, last_seconds: int | None = None) -> list[str]: ...
 
 
@@ -184,11 +188,12 @@ def follow(
         if time.monotonic() > end:
             pods = _pods(api, job)
             raise TimedOut(
-                f"{job['metadata']['name']} did not end within {timeout:.0f} s: {_phase(pods)}", queued=_queued(pods)
+                f"{job['metadata']['name']} did not end within {timeout:.0f} s: {_phase(api, job, pods)}",
+                queued=_queued(pods),
             )
         pods = _pods(api, job)
         on_pods(pods)
-        on_phase(_phase(pods))
+        on_phase(_phase(api, job, pods))
         listen(pods)
         time.sleep(max(0.0, min(pause, end - time.monotonic())))
     pods = _pods(api, job)
@@ -203,7 +208,7 @@ def state(api: Api, job: Object) -> str:
     if found is None:
         return ""
     succeeded = _success(found)
-    return _phase(_pods(api, job)) if succeeded is None else "succeeded" if succeeded else "failed"
+    return _phase(api, found, _pods(api, job)) if succeeded is None else "succeeded" if succeeded else "failed"
 
 
 def said(api: Api, job: Object) -> list[str]:
@@ -246,14 +251,30 @@ def _runs(pod: Object) -> bool:
     return pod.get("status", {}).get("phase") in ("Running", "Succeeded", "Failed")
 
 
-def _phase(pods: Sequence[Object]) -> str:
+def _phase(api: Api, job: Object, pods: Sequence[Object]) -> str:
     """What the job is waiting for, in words."""
     if not pods:
-        return "queued: no pod yet"
+        return f"queued: {_why_queued(api, job) or 'no pod yet'}"
     running = sum(pod.get("status", {}).get("phase") == "Running" for pod in pods)
     for why in filter(None, map(_unplaced, pods)):
         return f"{running} of {len(pods)} pods run; {why}"
     return f"{running} of {len(pods)} pods run"
+
+
+def _why_queued(api: Api, job: Object) -> str:
+    """Why Kueue has not admitted a job, as it says on the job's workload; empty where it says nothing."""
+    if QUEUE_LABEL not in (job["metadata"].get("labels") or {}):
+        return ""
+    workloads = []
+    with suppress(Failure):  # a job is followed without it, too
+        workloads = api.listed(KUEUE_API, "Workload", job["metadata"]["namespace"])
+    for workload in workloads:
+        owners = workload["metadata"].get("ownerReferences") or []
+        if any((one["kind"], one["name"]) == (job["kind"], job["metadata"]["name"]) for one in owners):
+            for condition in (workload.get("status") or {}).get("conditions") or []:
+                if (condition["type"], condition["status"]) == ("QuotaReserved", "False"):
+                    return str(condition["message"])
+    return ""
 
 
 def _unplaced(pod: Object) -> str:

@@ -9,6 +9,7 @@ from components.catalogue.accelerators import EFA_RESOURCE
 from components.config import Config, InstanceGroup
 from components.kubernetes.pod_resources import device_resources as accelerators
 from components.kubernetes.pod_resources import node_capacity
+from components.kubernetes.teams.queues import NETWORK_LAYERS
 
 from ..patience import until
 from .kubectl import Kubectl, Manifest
@@ -19,6 +20,8 @@ _LABELS = "sagemaker.amazonaws.com"
 HEALTH_LABEL, SCHEDULABLE = f"{_LABELS}/node-health-status", "Schedulable"
 TYPE_LABEL, GROUP_LABEL = "node.kubernetes.io/instance-type", f"{_LABELS}/instance-group-name"
 _JOIN_SECONDS = 60.0
+# A made-up network: so many nodes of a group below a switch of the lowest layer, and so many of these below the next.
+_LEAF, _SPINE = 4, 4
 
 
 def nodes_of(config: Config) -> list[Manifest]:
@@ -73,6 +76,13 @@ def advertise(kubectl: Kubectl, config: Config, node: Manifest, resources: Seque
     kubectl.patch_status("node", node["metadata"]["name"], {"capacity": added, "allocatable": added})
 
 
+def with_devices(config: Config, node: Manifest) -> Manifest:
+    """The node as after its device plugins' start."""
+    capacity = {key: str(value) for key, value in node_capacity(group_of(config, node)).items()}
+    capacity = node["status"]["capacity"] | capacity
+    return node | {"status": {"capacity": capacity, "allocatable": capacity}}
+
+
 def device_resources(config: Config) -> dict[str, set[str]]:
     """Extended resources by worker group, which pods can use only once a device plugin advertises them."""
     found = {}
@@ -99,6 +109,9 @@ def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:
     }
     spec: Manifest = {"providerID": f"aws:///{config.region.name}/sagemaker/cluster/{name}"}
     labels |= group.worker.labels if group.worker else {}
+    if group.type.network_labels:
+        leaf = index // _LEAF
+        labels |= zip(NETWORK_LAYERS, ("nn-0", f"nn-{leaf // _SPINE}", f"nn-{leaf // _SPINE}-{leaf}"), strict=True)
     if group.taints:
         spec["taints"] = [taint.model_dump(exclude_none=True) for taint in group.taints]
     # Devices are added when the plugins' pods run, as on a real node.

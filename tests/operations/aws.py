@@ -285,6 +285,9 @@ class FakeKubernetes:
     def all_pods(self) -> list[Any]:
         return self._pods
 
+    def listed(self, *_: Any) -> list[Any]:
+        return []
+
     def apply(self, document: Any, *, dry_run: bool = False) -> None:
         if not dry_run:
             self.there.append(document["kind"])

@@ -50,9 +50,11 @@ class FakeApi:
             return {**found, "status": {"conditions": [{"type": self.condition, "status": "True"}]}}
         return found
 
-    def labelled(self, api_version: str, kind: str, namespace: str) -> list[dict[str, Any]]:
+    def listed(self, api_version: str, kind: str, namespace: str) -> list[dict[str, Any]]:
         found = [one for (of, _), one in self.there.items() if of == kind]
         return [one for one in found if (one["apiVersion"], one["metadata"]["namespace"]) == (api_version, namespace)]
+
+    labelled = listed
 
     def delete(self, document: dict[str, Any]) -> None:
         self.deleted.append(document["kind"])
@@ -112,6 +114,29 @@ def test_a_pretrained_model_needs_the_token_and_noise_does_not() -> None:
     assert "kubectl create secret" in refused(FakeApi(NAMESPACE, empty), "fsdp-llama", pretrained=True)
     settings = config("eks-gpu")
     job_run.check(FakeApi(NAMESPACE), render("fsdp-llama", settings), settings)
+
+
+def test_a_job_that_queues_says_what_kueue_says_of_it() -> None:
+    job = render("nanogpt", config("eks-gpu"))[-1]
+    waits = {
+        "type": "QuotaReserved",
+        "status": "False",
+        "message": 'topology "network" allows to fit only 15 out of 16',
+    }
+    owner = {"kind": "PyTorchJob", "name": "nanogpt"}
+    there = [
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta1",
+            "kind": "Workload",
+            "metadata": {"name": f"{name}-1", "namespace": "training", "ownerReferences": [{**owner, "name": name}]},
+            "status": {"conditions": [{**waits, "message": f"{name}: {waits['message']}"}]},
+        }
+        for name in ("other", "nanogpt")
+    ]
+    for workloads, wanted in ((there, f"queued: nanogpt: {waits['message']}"), (there[:1], "queued: no pod yet")):
+        api = FakeApi(job, *workloads)
+        api.pods = lambda *_: []  # type: ignore[method-assign]
+        assert job_run.state(api, job) == wanted
 
 
 def test_a_quota_that_is_used_up_is_said_before_the_pods_hang() -> None:

@@ -205,6 +205,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "give one of yours, hyperpod job run nanogpt --image",
     ),
     "Slurm": ({"name": "nanogpt", "stack": "slurm-gpu"}, "jobs/slurm"),
+    "no topology": ({"name": "nanogpt", "placement": "near"}, "--placement near needs hyperpod:charts.topology"),
 }
 
 
@@ -214,7 +215,37 @@ def test_what_cannot_run_is_refused_with_the_fix(case: str) -> None:
     assert fix in refusal(**options)
 
 
+NEAR = {"charts": {"topology": True}}
+ANNOTATION, LAYER = "kueue.x-k8s.io/podset-{}-topology", "topology.k8s.aws/network-node-layer-{}"
+PLACEMENTS: dict[str, tuple[dict[str, Any], str | None, dict[str, str] | None]] = {
+    "by default": (NEAR, None, {ANNOTATION.format("preferred"): LAYER.format(3)}),
+    "under one spine": (NEAR, "layer-1", {ANNOTATION.format("required"): LAYER.format(1)}),
+    "anywhere": (NEAR, "any", None),
+    "without a topology": ({}, None, None),
+    "with task governance's own": (
+        {"charts": {"queues": "task-governance"}},
+        "near",
+        {ANNOTATION.format("preferred"): LAYER.format(3)},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PLACEMENTS)
+def test_workers_ask_kueue_for_their_place_in_the_network(case: str) -> None:
+    settings, placement, wanted = PLACEMENTS[case]
+    chosen = Choices(placement=placement)  # type: ignore[arg-type]
+    for name in jobs_of(config("eks-gpu")):
+        spec = render(name, config("eks-gpu", **settings), chosen)[-1]["spec"]
+        replicas = spec.get("mpiReplicaSpecs") or spec.get("pytorchReplicaSpecs") or {"Worker": spec}
+        found = {role: one["template"]["metadata"].get("annotations") for role, one in replicas.items()}
+        assert found == {role: wanted if role == "Worker" else None for role in replicas}
+
+
 def test_every_problem_is_named_at_once() -> None:
+    mixed = [{"name": "near", "instanceType": "ml.p5.48xlarge"}, {"name": "far", "instanceType": "ml.g6.48xlarge"}]
+    text = refusal("nanogpt", placement="layer-3", group="far", settings={"workers": mixed})
+    assert "hyperpod:charts.topology" in text
+    assert "HyperPod labels no node of ml.g6.48xlarge" in text
     text = refusal("nanogpt", nodes=9, devices=9, namespace="nowhere")
     assert all(part in text for part in ("9 nodes", "9 devices", '"nowhere"'))
 

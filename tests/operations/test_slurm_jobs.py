@@ -246,6 +246,7 @@ def test_a_container_image_is_named_as_enroot_takes_it() -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "namespace": ({"namespace": "red"}, "--user names whose job it is"),
     "EFA": ({"efa": 1}, "sees all EFA interfaces"),
+    "placement": ({"placement": "near"}, "sbatch --switches=1"),
     "user": ({"user": "ann;id"}, "no name of a user"),
     "variable": ({"env": ["A B=1"]}, "NAME=VALUE"),
     "image": ({"image": "a:1"}, "hyperpod:slurm.containers"),
