@@ -72,8 +72,7 @@ class Charts(Model):
     """Scheduler that shares the accelerators between the teams: Kueue, SageMaker's task governance, or none."""
     topology: Annotated[StrictBool, IN_PLACE] = False
     """Place each job on nodes that are near each other in EC2's network. Kueue then gives no job to nodes without the
-    labels of its layers: check them first (docs/kubernetes-cluster.md, "Placement in the network"). With `queues` kueue
-    only."""
+    labels of its layers: check them first with `hyperpod node list STACK --topology`. With `queues` kueue only."""
     checkpoint_memory_percent: Annotated[
         StrictInt | None, Change("in place", "in place; 0 turns it off, and without the key HyperPod keeps what it has")
     ] = None

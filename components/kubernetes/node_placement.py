@@ -11,6 +11,9 @@ from typing import Any
 from ..workers.instance_groups import InstanceGroup
 
 GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
+# EC2's network from the top, as HyperPod labels its nodes (SageMaker Developer Guide, "Using topology-aware scheduling
+# in Amazon SageMaker HyperPod task governance").
+NETWORK_LAYERS = tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3))
 # Kubernetes, API reference, PreferredSchedulingTerm: 1 to 100; more than the add-ons' own preferences.
 _WEIGHT = 100
 

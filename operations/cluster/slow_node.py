@@ -9,6 +9,8 @@ from typing import Any
 from hyperpod_commands import pairs
 from hyperpod_commands.pairs import Findings, Pair
 
+from components.kubernetes.node_placement import NETWORK_LAYERS
+
 from ..failures import Failure, bad_input
 from ..jobs import pair_tests
 from ..jobs import run as job_run
@@ -18,9 +20,6 @@ from . import nodes as cluster_nodes
 
 JOB = "find-slow-node"
 _PROGRAM = "hyperpod-find-slow-node"
-# The switch or the like that is nearest to a node (SageMaker Developer Guide, "Topology-aware scheduling in SageMaker
-# HyperPod task governance").
-_NEAREST = "topology.k8s.aws/network-node-layer-3"
 _REPLICA = "training.kubeflow.org/replica-index"
 
 
@@ -101,7 +100,7 @@ def _in_pods(target: Target, nodes: int, timeout: float, on_phase: job_run.OnPha
         why = "the job ended and has tested no pair" if succeeded else job_run.why_failed(lines)
         raise Failure(why, f"hyperpod job run {target.stack} {JOB} --nodes {nodes} --keep")
     blocks = {
-        cluster_nodes.instance_id(node): str(node["metadata"]["labels"].get(_NEAREST, ""))
+        cluster_nodes.instance_id(node): str(node["metadata"]["labels"].get(NETWORK_LAYERS[-1], ""))
         for node in cluster_nodes.kubernetes(target).nodes()
     }
     return tested, pairs.judge(tested, pair_tests.threshold(group), blocks)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
+from rich.tree import Tree
 
 from .. import files, target
+from ..cluster import network_places, sessions
 from ..cluster import nodes as cluster_nodes
-from ..cluster import sessions
 from ..failures import Failure, bad_input, described
 from ..terminal import console
 from ..terminal.command_line import printable
@@ -31,6 +33,9 @@ def nodes_command(
     no_state: Annotated[
         bool, typer.Option("--no-state", help="Query only SageMaker, not Slurm or Kubernetes.")
     ] = False,
+    topology: Annotated[
+        bool, typer.Option("--topology", help="Draw where the nodes are in the network, as the scheduler knows it.")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Ask again every 15 seconds, until Ctrl-C.")] = False,
     as_json: console.Json = False,
 ) -> None:
@@ -42,8 +47,14 @@ def nodes_command(
     \b
       hyperpod node list dev
       hyperpod node list dev --watch
+      hyperpod node list eks-gpu --topology
       hyperpod node list slurm-gpu --no-state --json
     """
+    if topology:
+        if wrong := [option for option, given in (("--no-state", no_state), ("--watch", watch)) if given]:
+            raise bad_input(f"--topology does not go with {' and '.join(wrong)}", "leave out one of them")
+        _show_network(stack, as_json)
+        return
     _show(stack, no_state, as_json)
     while watch:
         time.sleep(_AGAIN_SECONDS)
@@ -77,6 +88,29 @@ def _show(stack: str, no_state: bool, as_json: bool) -> None:
     for node in found:
         for why in filter(None, (node.message, node.reason)):
             console.prose(f"  {node.name}: {why}", "yellow")
+
+
+def _show_network(stack: str, as_json: bool) -> None:
+    chosen = target.load(stack)
+    network = network_places.look(chosen, cluster_nodes.list_nodes(chosen))
+    if as_json:
+        console.emit(network)
+        return
+    title = f"{chosen.cluster_name}: {sum(branch.size for branch in network.tree)} nodes in the network"
+    drawn = Tree(title)
+    _draw(drawn, network.tree)
+    console.out().print(drawn, soft_wrap=False, markup=False, highlight=False)
+    if network.unplaced:
+        why = "lack HyperPod's labels of the network" if chosen.on_eks else "are not in Slurm's map of the network"
+        console.prose(f"{', '.join(network.unplaced)}: these {why}", "yellow")
+
+
+def _draw(tree: Tree, branches: Sequence[network_places.Branch]) -> None:
+    for branch in branches:
+        under = tree.add(f"{printable(branch.name)}  {branch.size} node{'s' if branch.size > 1 else ''}")
+        _draw(under, branch.below)
+        if branch.nodes:
+            under.add(" ".join(branch.nodes))
 
 
 def connect_command(

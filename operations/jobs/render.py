@@ -12,10 +12,11 @@ from components.config import Config, InstanceGroup
 from components.kubernetes.helm import NEURON_SCHEDULER
 from components.kubernetes.keys import Charts
 from components.kubernetes.metrics_scraper import GROUP_LABEL, PORT, PORT_NAME
+from components.kubernetes.node_placement import NETWORK_LAYERS
 from components.kubernetes.pod_environment import config_map_name, nccl_network
 from components.kubernetes.pod_resources import efa_interfaces, pod_request, tolerations
 from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM
-from components.kubernetes.teams.queues import LOCAL_QUEUE, NETWORK_LAYERS, PRIORITY_LABEL, QUEUE_LABEL
+from components.kubernetes.teams.queues import LOCAL_QUEUE, PRIORITY_LABEL, QUEUE_LABEL
 
 from .choices import DEFAULTS, Choices
 from .specs import IMAGE_ARCHITECTURE, NAME_LABEL, SCRATCH, TOKEN_KEY, TOKEN_SECRET, Job, Plan, templates

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from components.catalogue.accelerators import EFA_RESOURCE
 from components.config import Config, InstanceGroup
+from components.kubernetes.node_placement import NETWORK_LAYERS
 from components.kubernetes.pod_resources import device_resources as accelerators
 from components.kubernetes.pod_resources import node_capacity
-from components.kubernetes.teams.queues import NETWORK_LAYERS
 
 from ..patience import until
 from .kubectl import Kubectl, Manifest

@@ -189,6 +189,62 @@ def test_kubernetes_state_stands_beside_sagemakers(aws: StubbedAws, kubernetes: 
     ]
 
 
+def drawn_network(capsys: pytest.CaptureFixture[str], stack: str) -> list[str]:
+    """What is drawn of a network, below the cluster's name and without its lines."""
+    code, out, _ = run(capsys, "node", "list", stack, "--topology")
+    assert code == Exit.GOOD
+    assert max(map(len, out.splitlines())) <= 80
+    return [line.lstrip("│├└─ ") for line in out.splitlines()[1:]]
+
+
+def test_eks_nodes_are_drawn_in_the_network_of_their_labels(
+    aws: StubbedAws, on: On, kubernetes: Callable[..., FakeKubernetes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    layers = {f"topology.k8s.aws/network-node-layer-{layer}": f"nn-{layer}" for layer in (1, 2, 3)}
+    partly = {label: name for label, name in layers.items() if not label.endswith("3")}
+    given = [{"metadata": {"name": f"hyperpod-i-workers{n}", "labels": of}} for n, of in ((1, layers), (2, partly))]
+    kubernetes(nodes=given)
+    with_nodes_of_eks(aws)
+    with_nodes_of_eks(aws)
+    on(aws)
+    lack = "workers-2: these lack HyperPod's labels of the network"
+    lines = drawn_network(capsys, "eks-gpu")
+    assert lines == ["nn-1  1 node", "nn-2  1 node", "nn-3  1 node", "workers-1", lack]
+    _, document = run_json(capsys, "node", "list", "eks-gpu", "--topology")
+    leaf = {"name": "nn-3", "below": [], "nodes": ["workers-1"]}
+    middle = {"name": "nn-2", "below": [leaf], "nodes": []}
+    assert document == {"tree": [{"name": "nn-1", "below": [middle], "nodes": []}], "unplaced": ["workers-2"]}
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted"),
+    [
+        (
+            "SwitchName=nn-1 Level=0 LinkSpeed=1 Nodes=ip-10-1-1-[1-2]\n"
+            "SwitchName=nn-top Level=1 LinkSpeed=1 Nodes=ip-10-1-1-[1-2] Switches=nn-1\n",
+            ["nn-top  2 nodes", "nn-1  2 nodes", "workers-1 workers-2"],
+        ),
+        ("BlockName=us-1 BlockIndex=0 Nodes=ip-10-1-1-[1-2] BlockSize=18\n", ["us-1  2 nodes", "workers-1 workers-2"]),
+        ("", ["workers-1, workers-2: these are not in Slurm's map of the network"]),
+    ],
+    ids=["tree", "blocks", "no map"],
+)
+def test_slurms_nodes_are_drawn_in_its_map(
+    shown: str, wanted: list[str], aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(plugin, "scontrol", f"printf '{shown.encode('unicode_escape').decode()}'")
+    with_nodes(aws)
+    with_session(aws, Target=f"sagemaker-cluster:{CLUSTER_ID}_controller-i-controller1")
+    on(aws)
+    assert drawn_network(capsys, "dev") == wanted
+
+
+def test_the_network_needs_the_scheduler_and_is_drawn_once(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "node", "list", "dev", "--topology", "--no-state", "--watch")
+    assert code == Exit.BAD_INPUT
+    assert "--topology does not go with --no-state and --watch" in err
+
+
 def with_nodes_of_eks(aws: StubbedAws) -> None:
     """Two workers of the stack eks-gpu."""
     aws.answer("sagemaker", "describe_cluster", cluster(groups=(("workers", "ml.p5.48xlarge", 2),)))

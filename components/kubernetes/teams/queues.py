@@ -16,7 +16,7 @@ from ...catalogue.accelerators import EFA_RESOURCE
 from ...workers.instance_groups import InstanceGroup
 from ..charts import KUEUE
 from ..network_policies import allow_all
-from ..node_placement import GROUP_LABEL, system_group_names
+from ..node_placement import GROUP_LABEL, NETWORK_LAYERS, system_group_names
 from ..pod_resources import HUGE_PAGES_RESOURCE, device_resources, efa_interfaces, huge_pages_mib, node_cpus
 
 RELEASE_NAME = "kueue"
@@ -25,9 +25,6 @@ LOCAL_QUEUE = "training"
 # The labels of jobs (Kueue, pkg/controller/constants).
 QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 COHORT = "cluster"
-# EC2's network from the top, as HyperPod labels its nodes (SageMaker Developer Guide, "Using topology-aware scheduling
-# in Amazon SageMaker HyperPod task governance").
-NETWORK_LAYERS = tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3))
 # Groups without these labels have a topology of hosts alone: jobs need not ask for a topology in a queue whose flavors
 # all have one (Kueue 0.14, pkg/scheduler/flavorassigner, isTASImplied).
 TOPOLOGIES = {"network": (*NETWORK_LAYERS, "kubernetes.io/hostname"), "hosts": ("kubernetes.io/hostname",)}

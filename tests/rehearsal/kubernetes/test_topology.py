@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from components.config import parse
-from components.kubernetes.teams.queues import NETWORK_LAYERS
+from components.kubernetes.node_placement import NETWORK_LAYERS
 from operations.project.loading import load_project
 from rehearsal.kubernetes.binaries import find_all, missing
 from rehearsal.kubernetes.charts import Charts
