@@ -25,6 +25,8 @@ _NOTICED_SECONDS = 30.0
 _NOTICED_BY_SLURM_SECONDS = 150.0
 # Seconds for which a node stays cut off after that: slurmctld does not try longer to tell it anything (MessageTimeout).
 _OUTAGE = 12.0
+# A busy machine may need minutes to load PyTorch again.
+_RESUMES_SECONDS = 400.0
 _RESUMED = "resumed after iter "
 _ITER = re.compile(r"^iter (\d+): loss", re.M)
 
@@ -81,7 +83,7 @@ def lose_a_worker(cluster: Cluster, ranks: int = 0) -> Recovery:
             found.node_back_seconds = script.ended - lost
         return _ITER.search(_after(log, before).partition(_RESUMED)[2]) is not None
 
-    until("the job resumes", resumed)
+    until("the job resumes", resumed, _RESUMES_SECONDS)
     found.resumed_after_seconds = time.monotonic() - lost
     _count_steps(found, before, _after(log, before))
     now_on = _nodes_of(cluster, job)
@@ -116,7 +118,11 @@ def cut_off(cluster: Cluster) -> Recovery:
     cluster.network.heal(victim.address)
     until("the node is back", lambda: not _state(cluster, victim.hostname).startswith("down"))
     found.node_back_seconds = time.monotonic() - lost
-    until("the job resumes", lambda: _ITER.search(_after(log, before).partition(_RESUMED)[2]) is not None)
+    until(
+        "the job resumes",
+        lambda: _ITER.search(_after(log, before).partition(_RESUMED)[2]) is not None,
+        _RESUMES_SECONDS,
+    )
     found.resumed_after_seconds = time.monotonic() - lost
     _count_steps(found, before, _after(log, before))
     still = processes & _processes(victim)

@@ -19,7 +19,7 @@ from .conftest import deployed
 from .workspace import RIGHT, WRONG, Workspace, complaint, receiving
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
-_SECONDS = 150.0
+_SECONDS = 300.0
 _UNITS = ("hyperpod-node-exporter", "hyperpod-dcgm-exporter", "hyperpod-collector")
 # Not half a minute after the boot.
 _SOON = "[Timer]\nOnActiveSec=\nOnActiveSec=1\nRandomizedDelaySec=0\n"
