@@ -10,6 +10,7 @@ import pulumi_aws_native as aws_native
 
 from components.accounting.database import AccountingDatabase, AccountingDatabaseArgs
 from components.alerts.notifications import Alerts, AlertsArgs
+from components.cluster.autoscaling import node_counts
 from components.cluster.hyperpod import HyperPod, HyperPodArgs
 from components.cluster.orchestrator import Orchestrator
 from components.common import names, timeouts
@@ -39,11 +40,9 @@ name = context.names
 deployer = bucket_writers.deployer(caller.arn)
 before = change_checks.require_possible(config, name, caller.account_id, deployer)
 lifecycle_writers = bucket_writers.writers(settings.security.lifecycle_writers, before, deployer)
+native = aws_native.Provider("aws-native", region=config.region.name)
 shared = pulumi.ResourceOptions(
-    providers=[
-        aws.Provider("aws", region=config.region.name, default_tags={"tags": context.tags}),
-        aws_native.Provider("aws-native", region=config.region.name),
-    ]
+    providers=[aws.Provider("aws", region=config.region.name, default_tags={"tags": context.tags}), native]
 )
 encrypted = EncryptionArgs(
     context=context, retained=settings.fsx.retain_on_delete, notified=settings.alerts.email is not None
@@ -180,6 +179,8 @@ cluster = HyperPod(
         node_provisioning=settings.node_provisioning,
         by_image=settings.slurm.by_image,
         checkpoint_memory_percent=settings.charts.checkpoint_memory_percent,
+        autoscaling=settings.autoscaling,
+        there=node_counts(change_checks.last_arn(), native) if settings.autoscaling else {},
         tags=operated,
     ),
     shared,

@@ -14,6 +14,8 @@ from ..common.context import Context
 from ..common.names import ENTRY_POINT
 from ..common.policies import allow, document
 from ..workers.instance_groups import InstanceGroup
+from ..workers.keys import Autoscaling
+from .autoscaling import karpenter_role
 from .orchestrator import Cluster, Orchestrator
 
 sagemaker = aws_native.sagemaker
@@ -32,8 +34,8 @@ class HyperPodArgs:
     ``role_arns`` has an execution role for each node kind. ``mounts`` are the file systems that HyperPod mounts if its
     image sets the nodes up. The cluster waits for ``ready``, everything that a node needs before it boots, and for
     nothing else. ``by_image``: HyperPod's image sets Slurm up. ``checkpoint_memory_percent``: of the nodes' memory, for
-    managed tiered checkpointing; 0 turns it off, None leaves it as it is. ``tags`` are the cluster's, in addition to
-    the stack's.
+    managed tiered checkpointing; 0 turns it off, None leaves it as it is. ``there``: the nodes that each group has.
+    ``tags`` are the cluster's, in addition to the stack's.
     """
 
     context: Context
@@ -49,6 +51,8 @@ class HyperPodArgs:
     node_provisioning: str | None = "Continuous"
     by_image: bool = False
     checkpoint_memory_percent: int | None = None
+    autoscaling: Autoscaling | None = None
+    there: Mapping[str, int] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -67,6 +71,7 @@ class HyperPod(Cluster):
         super().__init__("hyperpod:index:HyperPod", name, None, opts)
         self._args = args
         context = args.context
+        karpenter = karpenter_role(name, context, ResourceOptions(parent=self)) if args.autoscaling else None
         self.cluster = sagemaker.Cluster(
             f"{name}-cluster",
             cluster_name=context.names.cluster,
@@ -75,6 +80,8 @@ class HyperPod(Cluster):
             vpc_config=sagemaker.ClusterVpcConfigArgs(
                 security_group_ids=list(args.security_group_ids), subnets=[args.subnet_id]
             ),
+            auto_scaling=_auto_scaling(args.autoscaling),
+            cluster_role=karpenter[0] if karpenter else None,
             node_recovery=sagemaker.ClusterNodeRecovery(args.node_recovery),
             # Named, because AWS's references disagree on what happens without it: by the Developer Guide ("Continuous
             # provisioning for enhanced cluster operations ...") new clusters are continuous, by CloudFormation's
@@ -87,7 +94,10 @@ class HyperPod(Cluster):
                 aws_native.TagArgs(key=key, value=value) for key, value in sorted({**context.tags, **args.tags}.items())
             ],
             opts=ResourceOptions(
-                parent=self, depends_on=list(args.ready), protect=context.protect, custom_timeouts=_TIMEOUTS
+                parent=self,
+                depends_on=[*args.ready, *([karpenter[1]] if karpenter else ())],
+                protect=context.protect,
+                custom_timeouts=_TIMEOUTS,
             ),
         )
         self.arn = Output.all(self.cluster.cluster_arn, self.cluster.cluster_status, self.cluster.urn).apply(
@@ -108,7 +118,7 @@ class HyperPod(Cluster):
         return sagemaker.ClusterInstanceGroupArgs(
             instance_group_name=group.name,
             instance_type=group.type.name,
-            instance_count=group.count,
+            instance_count=args.there.get(group.name, 0) if group.follows_demand else group.count,
             min_instance_count=worker.min_count if worker else None,
             execution_role=args.role_arns[group.role],
             life_cycle_config=sagemaker.ClusterLifeCycleConfigArgs(
@@ -137,6 +147,16 @@ class HyperPod(Cluster):
             volumes.append(sagemaker.ClusterEbsVolumeConfigArgs(root_volume=True, volume_kms_key_id=key))
         disks = [sagemaker.ClusterInstanceStorageConfigArgs(ebs_volume_config=volume) for volume in volumes]
         return [*disks, *(self._args.mounts if self._args.by_image else ())]
+
+
+def _auto_scaling(wanted: Autoscaling | None) -> sagemaker.ClusterAutoScalingConfigArgs | None:
+    if wanted is None:
+        return None
+    mode = "ENABLE" if wanted.enabled else "DISABLE"
+    return sagemaker.ClusterAutoScalingConfigArgs(
+        mode=sagemaker.ClusterAutoScalingConfigMode[mode],
+        auto_scaler_type=sagemaker.ClusterAutoScalingConfigAutoScalerType.KARPENTER,
+    )
 
 
 def _arn_or_raise(found: Sequence[str]) -> str:

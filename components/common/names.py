@@ -40,6 +40,7 @@ RoleKind: TypeAlias = Literal[
     "s3-csi",
     "operator",
     "metrics",
+    "karpenter",
 ]
 ROLE_KINDS: tuple[RoleKind, ...] = get_args(RoleKind)
 

@@ -20,7 +20,7 @@ from ..schema.fields import REFUSED, Change, Model
 from ..security import bucket_writers
 from ..security.encryption import KEY, key_problems
 from ..storage.linked_bucket import bucket_problems
-from ..workers.keys import OF_A_NEW_GROUP
+from ..workers.keys import OF_A_NEW_GROUP, WorkerGroup
 from . import Config, ConfigError, Problem
 
 _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi stack init NAME)"
@@ -70,11 +70,12 @@ def deployed_with(config: Config) -> dict[str, Any]:
         **({"setup": settings.slurm.setup} if settings.slurm.by_image else {}),
         **({"kmsKey": settings.security.kms_key} if settings.security.kms_key else {}),
         "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
-        "workers": {group.name: _fixed_values(group, OF_A_NEW_GROUP, "instanceType") for group in settings.groups},
+        "workers": {group.name: _fixed_of_group(group) for group in settings.groups},
         "roleArn": settings.existing_role_arn or "",
         "kubernetesVersion": settings.kubernetes_version if settings.orchestrator == "eks" else "",
         "authenticationMode": settings.authentication_mode if settings.orchestrator == "eks" else "",
         **({"queues": settings.charts.queues} if settings.orchestrator == "eks" else {}),
+        **({"autoscaling": True} if settings.autoscaling else {}),
     }
 
 
@@ -86,6 +87,16 @@ def _fixed_values(part: Model, change: Change = REFUSED, *without: str) -> dict[
         if change in field.metadata and key not in without
     }
     return {key: list(one) if isinstance(one, tuple) else one or "" for key, one in values.items()}
+
+
+def _fixed_of_group(group: WorkerGroup) -> dict[str, Any]:
+    """Leave out what groups are by default since November 2026, so that records of before remain what they are."""
+    return _fixed_values(group, OF_A_NEW_GROUP, "instanceType", *(["scaling"] if group.scaling == "fixed" else []))
+
+
+def last_arn() -> str:
+    """Return the ARN of the deployed cluster; empty where none is known."""
+    return str(_last_outputs().get("clusterArn") or "")
 
 
 def rename_problems(left: Mapping[str, Any], names: Names) -> Iterator[Problem]:
@@ -160,6 +171,13 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
             fix=f"keep it; otherwise {_ELSEWHERE}",
         )
     yield from _kubernetes(before, after)
+    if before.get("autoscaling") and not after.get("autoscaling"):
+        # SageMaker API Reference, UpdateCluster, AutoScaling: only Mode Disable turns it off.
+        yield Problem(
+            key="hyperpod:autoscaling",
+            what="the cluster has Karpenter, and AWS would keep it with a role that is gone",
+            fix="enabled false turns it off",
+        )
     if {before.get("queues"), after.get("queues")} == {"kueue", "task-governance"}:
         # Amazon SageMaker Developer Guide, "Task governance setup", "Kueue settings": the add-on installs Kueue, too.
         # Pulumi deletes last: what both call alike, such as Kueue's definitions, would go with the old one.
@@ -307,10 +325,12 @@ def _instance_types(before: Mapping[str, str], after: Mapping[str, str]) -> Iter
 
 def _workers(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration": an existing group keeps its
-    ThreadsPerCore, as its role; "Spot instances in Amazon SageMaker HyperPod": and its CapacityRequirements."""
+    ThreadsPerCore, as its role; "Spot instances in Amazon SageMaker HyperPod": and its CapacityRequirements; "Create a
+    NodeClass": a group of Karpenter's starts without nodes."""
     for name, wanted in after.items():
-        for field, value in wanted.items():
-            if (has := before.get(name, wanted)[field]) != value:
+        had = before.get(name, wanted)
+        for field in {**had, **wanted}:
+            if (has := had.get(field, "fixed")) != (value := wanted.get(field, "fixed")):
                 yield Problem(
                     key="hyperpod:workers",
                     what=f'group "{name}" has {field} {has}, and an existing group cannot change to {value}',

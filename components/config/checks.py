@@ -19,6 +19,7 @@ from ..security.checks import security_problems
 from ..slurm.checks import slurm_problems
 from ..storage.checks import file_system_problems
 from ..workers.checks import head_node_problems, worker_problems
+from ..workers.demand_checks import demand_problems
 from ..workers.type_checks import type_problems
 from .model import Settings
 
@@ -35,6 +36,12 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         _cluster_name(settings, region),
         _zone(settings, region),
         worker_problems(settings, region, existing_vpc=existing_vpc, continuous=continuous),
+        demand_problems(
+            settings,
+            continuous=continuous,
+            recovery=settings.node_recovery,
+            monitored=settings.charts.health_monitoring,
+        ),
         type_problems(settings, packages=bool(settings.slurm.container_packages)),
         head_node_problems(settings, settings.lost_node_seconds),
         slurm_problems(

@@ -129,6 +129,19 @@ class Config:
         return (*self._head_groups(), *self.worker_groups)
 
     @property
+    def follows_demand(self) -> bool:
+        """Whether Karpenter adds and removes nodes of any group."""
+        return any(group.follows_demand for group in self.worker_groups)
+
+    @property
+    def idle(self) -> Config:
+        """The configuration while nothing wants nodes: without those that follow demand."""
+        settings = self.settings
+        groups = tuple(one.model_copy(update={"count": settings.least_of(one)}) for one in settings.groups)
+        fixed = tuple(one.model_copy(update={"scaling": "fixed"}) for one in groups)
+        return Config(settings.model_copy(update={"workers": fixed}), self.region)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Warnings about the stack's instance types."""
         return tuple(type_notes(self.instance_groups, slurm=self.settings.orchestrator == "slurm"))

@@ -78,7 +78,8 @@ class Cost:
     """A stack's cost, by part. ``notes`` name what the figures leave out.
 
     ``accelerated`` are the parts with accelerators; ``listed`` those that use the tables' prices, wholly or in part.
-    ``warnings`` name unknown prices; ``place`` is a region for which the tables have no prices.
+    ``warnings`` name unknown prices; ``place`` is a region for which the tables have no prices. ``idle``: what the
+    stack costs without the nodes that follow demand, in words; empty if none do.
     """
 
     parts: Mapping[str, Part]
@@ -87,6 +88,7 @@ class Cost:
     listed: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     place: str = ""
+    idle: str = ""
 
     @cached_property
     def whole(self) -> Part:
@@ -110,7 +112,11 @@ class Cost:
 
     @property
     def words(self) -> str:
-        """Return an hour's cost in words that claim no more than is known."""
+        """Return an hour's cost in words that claim no more than is known, idle and at most."""
+        return f"{self.idle} idle, {self._most}" if self.idle else self._most
+
+    @property
+    def _most(self) -> str:
         whole = self.whole
         if whole.most is not None:
             return f"{'' if whole.known else 'at most '}${whole.most:,.2f} an hour"

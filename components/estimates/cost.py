@@ -38,6 +38,11 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
     for name, of in held.items():
         found = total(name, (_part(item, number, rates, place) for item, number in of.items()))
         parts[name] = _price_group(found, groups[name]) if name in groups else found
+    idle = estimate(config.idle, rates) if config.follows_demand else None
+    if idle:
+        # A group that follows demand is not there under the same name.
+        least = {name: part.least for name, part in idle.parts.items()}
+        parts = {name: replace(part, least=min(part.least, least.get(name, 0.0))) for name, part in parts.items()}
     where = "" if len(listed) == len(held) else f" for {', '.join(listed)}"
     notes = [f"list prices of {_PRICED}{where}"] if listed else []
     by_use = [f"{what} ({' and '.join(_in_words(item) for item in of)})" for what, of in usage(config).items()]
@@ -52,6 +57,7 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
         listed=listed,
         warnings=tuple(warnings),
         place=place,
+        idle=idle.words if idle else "",
     )
 
 
@@ -180,5 +186,7 @@ def _notes(config: Config) -> Iterator[str]:
     for group in config.instance_groups:
         if group.worker and group.worker.capacity == "spot":
             yield f"{group.name}: at most the on-demand rate, which is shown; spot costs what AWS says then"
+        if group.follows_demand:
+            yield f"{group.name}: nothing while no pod wants its nodes, and with all {group.count} what is shown"
     if settings.orchestrator == "eks" and (notice := extended_support_notice(settings.kubernetes_version)):
         yield notice

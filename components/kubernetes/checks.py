@@ -157,6 +157,13 @@ def _topology(settings: KubernetesKeys) -> Iterator[Problem]:
             what="task governance brings its own topology" if governed else "only Kueue places jobs by it",
             fix="queues kueue, or leave it out",
         )
+    if any(group.scaling == "demand" for group in settings.groups):
+        # Kueue, "Topology Aware Scheduling": it assigns a job to nodes that are there.
+        yield Problem(
+            key="hyperpod:charts.topology",
+            what="Kueue places jobs on nodes that are there, and so would never ask for those that follow demand",
+            fix="leave it out, or scaling fixed for every group",
+        )
     if not any(group.instance_type in labelled for group in settings.groups):
         yield Problem(
             key="hyperpod:charts.topology",

@@ -34,6 +34,7 @@ from .image_repository import ImageRepository, ImageRepositoryArgs
 from .keys import KubernetesKeys
 from .network_policies import allow_all, system_namespaces
 from .node_health import NodeHealth, NodeHealthArgs
+from .node_pools import NodePools, NodePoolsArgs
 from .teams.directories import FileSystem
 from .teams.training import Training, TrainingArgs
 
@@ -192,6 +193,14 @@ class Eks(ComponentResource):
         """
         args, context = self._args, self._args.context
         self._addons.of_sagemaker(cluster)
+        scaling, pools = args.settings.autoscaling, []
+        if scaling and scaling.enabled:
+            follow = [group for group in args.groups if group.follows_demand]
+            pools = NodePools(
+                "node-pools",
+                NodePoolsArgs(autoscaling=scaling, groups=follow, cluster=cluster),
+                ResourceOptions(parent=self, providers=[self._kubernetes]),
+            ).ready
         Training(
             "training",
             TrainingArgs(
@@ -214,7 +223,8 @@ class Eks(ComponentResource):
                 storage_groups=groups,
                 cluster=cluster,
                 tags=context.tags,
-                empties=self._addons.empties,
+                # Jobs end before the pools, which drain every node as they go.
+                empties=[*self._addons.empties, *pools],
             ),
             ResourceOptions(parent=self, providers=[self._kubernetes], aliases=[_WITHOUT_PARENT]),
         )

@@ -23,7 +23,7 @@ def system_group_names(groups: Iterable[InstanceGroup]) -> list[str]:
     return [
         group.name
         for group in groups
-        if not group.type.accelerator and group.count and not any(taint.repels for taint in group.taints)
+        if not group.type.accelerator and group.least and not any(taint.repels for taint in group.taints)
     ]
 
 

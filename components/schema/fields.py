@@ -228,6 +228,14 @@ Namespace: TypeAlias = Annotated[
         "lower-case letters, digits and inner hyphens, at most 63",
     ),
 ]
+# Karpenter, NodePool, spec.disruption: consolidateAfter and a budget's nodes.
+IdleTime: TypeAlias = Annotated[
+    str,
+    form("([0-9]+[smh])+|Never", "is not a time", "as 10m, 1h30m, or Never"),
+]
+NodeShare: TypeAlias = Annotated[
+    str, form("(100|[0-9]{1,2})%|[0-9]+", "is not a number of nodes", "a number or a share in quotes, as 2 or 10%")
+]
 BucketName: TypeAlias = Annotated[
     str, form("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "is not a bucket name", "only the name, without s3://")
 ]

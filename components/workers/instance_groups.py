@@ -14,8 +14,9 @@ from .keys import Taint, WorkerGroup
 class InstanceGroup:
     """One HyperPod instance group with every value filled in.
 
-    ``volume_gib`` is the data volume at /opt/sagemaker. ``taints`` are those of its Kubernetes nodes. ``partition`` is
-    the one into which HyperPod's agent puts its nodes on Slurm, empty for head nodes.
+    ``count`` is its number of nodes; if it follows demand, the most. ``volume_gib`` is the data volume at
+    /opt/sagemaker. ``taints`` are those of its Kubernetes nodes. ``partition`` is the one into which HyperPod's agent
+    puts its nodes on Slurm, empty for head nodes.
     """
 
     name: str
@@ -26,3 +27,17 @@ class InstanceGroup:
     partition: str = ""
     worker: WorkerGroup | None = None
     taints: tuple[Taint, ...] = ()
+
+    @property
+    def follows_demand(self) -> bool:
+        """Whether Karpenter adds and removes its nodes."""
+        return self.worker is not None and self.worker.scaling == "demand"
+
+    @property
+    def least(self) -> int:
+        """The number of nodes that it always has."""
+        return 0 if self.follows_demand else self.count
+
+    def wanted(self, there: int) -> int:
+        """Return the number of nodes that it should have, where it has so many."""
+        return min(there, self.count) if self.follows_demand else self.count

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictBool, StrictInt
 
 from ..catalogue.accelerators import ACCELERATORS, find
 from ..schema.fields import (
@@ -16,8 +16,10 @@ from ..schema.fields import (
     Change,
     ClusterName,
     GroupName,
+    IdleTime,
     ImageRelease,
     Model,
+    NodeShare,
     PlanArn,
 )
 
@@ -84,7 +86,11 @@ class WorkerGroup(Model):
     instance_type: Annotated[str, OF_A_NEW_GROUP]
     """Instance type, for example ml.p5.48xlarge."""
     count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0, le=MAX_COUNT)
-    """Number of nodes. Default: from `size`; 3 without accelerators."""
+    """Number of nodes; with `scaling` demand the most. Default: from `size`; 3 without accelerators."""
+    scaling: Annotated[Literal["fixed", "demand"], OF_A_NEW_GROUP] = "fixed"
+    """fixed: the group has `count` nodes. demand: HyperPod's Karpenter adds nodes for pods that wait, up to `count`,
+    and removes idle ones, down to none. demand needs `autoscaling`, and excludes `trainingPlanArn`, `minCount` and
+    `deepHealthChecks`. EKS only."""
     min_count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0)
     """Number of nodes with which the group may start; at most `count`, which makes it all or nothing. Needs
     `nodeProvisioning` Continuous."""
@@ -115,6 +121,20 @@ class WorkerGroup(Model):
         return (row := find(self.instance_type)) is None or bool(row.accelerator)
 
 
+class Autoscaling(Model):
+    """HyperPod's managed Karpenter, for the groups whose nodes follow demand."""
+
+    enabled: Annotated[StrictBool, IN_PLACE]
+    """true turns Karpenter on. false turns it off in a stack that had it."""
+    consolidation: Annotated[Literal["WhenEmpty", "WhenEmptyOrUnderutilized"], IN_PLACE] = "WhenEmpty"
+    """Nodes that Karpenter may remove: those without a job, or also those whose pods fit elsewhere, which interrupts
+    jobs."""
+    consolidate_after: Annotated[IdleTime, IN_PLACE] = "10m"
+    """How long such a node stays, for example 10m or 1h30m, or Never."""
+    disruption_budget: Annotated[NodeShare, IN_PLACE] = "10%"
+    """How many of a group's nodes Karpenter may remove at the same time: a number or a share."""
+
+
 class Login(Model):
     """The Slurm login group."""
 
@@ -139,6 +159,9 @@ class ClusterKeys(Model):
     ] = "small"
     availability_zone_id: Annotated[str | None, NONE_IF_EMPTY, REFUSED] = None
     workers: Annotated[tuple[WorkerGroup, ...], MEMBERS] = ()
+    autoscaling: Annotated[
+        Autoscaling | None, NONE_IF_EMPTY, Change("in part", "in place; refused to leave it out again: `enabled` false")
+    ] = None
     controller_instance_type: Annotated[str, REFUSED] = DEFAULT_CONTROLLER_TYPE
     login: Annotated[Login | None, NONE_IF_EMPTY, MEMBERS] = None
 
@@ -153,6 +176,10 @@ class ClusterKeys(Model):
         if group.count is not None:
             return group.count
         return SIZES[self.size].workers if group.accelerated else SYSTEM_NODES
+
+    def least_of(self, group: WorkerGroup) -> int:
+        """Return the number of nodes that a worker group always has."""
+        return self.count_of(group) if group.scaling == "fixed" else 0
 
     def volume_of(self, group: WorkerGroup) -> int:
         """Return the data volume of a worker group's nodes in GiB: as configured, or the default."""

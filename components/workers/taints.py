@@ -26,7 +26,7 @@ def open_groups(settings: ClusterKeys) -> tuple[WorkerGroup, ...]:
 
 
 def _open(settings: ClusterKeys, group: WorkerGroup, taints: Iterable[Taint]) -> bool:
-    return settings.count_of(group) > 0 and not any(taint.repels for taint in taints)
+    return settings.least_of(group) > 0 and not any(taint.repels for taint in taints)
 
 
 def taints_of(settings: ClusterKeys, group: WorkerGroup) -> tuple[Taint, ...]:

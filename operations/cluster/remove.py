@@ -49,6 +49,12 @@ def chosen(target: Target, nodes: Sequence[Node], names: Sequence[str], *, yes: 
     if yes and (ambiguous := [node for node in wanted if node.request_id not in names]):
         ids = " ".join(node.request_id for node in ambiguous)
         raise bad_input(f"{named(ambiguous)} can be other instances after a replacement", f"with --yes, give {ids}")
+    for group in target.config.worker_groups:
+        if group.follows_demand and group.name in {node.group for node in wanted}:
+            raise bad_input(
+                f"Karpenter adds and removes the nodes of {group.name}",
+                "it removes idle ones by itself (hyperpod:autoscaling); kubectl delete nodeclaim NAME removes one",
+            )
     counts = {group.name: group.count for group in target.config.worker_groups}
     for group in target.cluster["InstanceGroups"]:
         name, there = group["InstanceGroupName"], int(group["TargetCount"])

@@ -97,11 +97,11 @@ class Validation:
         """Each group has as many running nodes as configured."""
         running = Counter(node.group for node in self._nodes if node.status == "Running")
         for group in self._target.config.instance_groups:
-            found = running[group.name]
+            found, wanted = running[group.name], group.wanted(running[group.name])
             others = [f"{n.name} {n.status}" for n in self._nodes if n.group == group.name and n.status != "Running"]
-            detail = f"{found} of {group.count} running" + (f"; {', '.join(others)}" if others else "")
+            detail = f"{found} of {wanted} running" + (f"; {', '.join(others)}" if others else "")
             hint = f"hyperpod node list {self._target.stack}; hyperpod errors {self._target.stack}"
-            yield _check(f"{group.role} nodes of {group.name}", found == group.count, detail, hint)
+            yield _check(f"{group.role} nodes of {group.name}", found == wanted, detail, hint)
         known = {group.name for group in self._target.config.instance_groups}
         for name in sorted(running.keys() - known):
             yield _check(f"group {name}", False, "the configuration does not have it", "deploy the stack again")
@@ -219,7 +219,8 @@ class Validation:
                 continue
             name = f"{_JOB} on {group.name}"
             by_hand = f"hyperpod job run {self._target.stack} {_JOB} --group {group.name}"
-            if not self._run_jobs:
+            # It asks for every node that the group can have.
+            if not self._run_jobs or group.follows_demand:
                 hint = f"validate --run-jobs, or {by_hand}"
                 yield Check(name=name, result="UNKNOWN", detail="not run: /fsx and devices in pods", hint=hint)
                 continue

@@ -55,7 +55,7 @@ def _complete(target: Target) -> bool:
     except (ClientError, BotoCoreError):
         return False
     wanted = target.config.instance_groups
-    return all(deployed.get(group.name, {}).get("TargetCount", -1) >= group.count for group in wanted)
+    return all(deployed.get(group.name, {}).get("TargetCount", -1) >= group.least for group in wanted)
 
 
 def _asked(target: Target, question: Callable[[Target], Iterator[Lack]]) -> tuple[list[Lack], str]:

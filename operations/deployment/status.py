@@ -94,10 +94,11 @@ def _groups(target: Target, found: Sequence[Node]) -> list[Group]:
         Group(
             name=group.name,
             instance_type=group.type.name,
-            wanted=group.count,
-            nodes=dict(Counter(node.status for node in found if node.group == group.name)),
+            wanted=group.wanted(sum(nodes.values())),
+            nodes=nodes,
         )
         for group in target.config.instance_groups
+        for nodes in [dict(Counter(node.status for node in found if node.group == group.name))]
     ]
 
 

@@ -58,12 +58,36 @@ def _check(account: Books, i: Inputs) -> None:
     if "slurm" in (i.get("orchestrator") or {}):
         _check_slurm(account, i)
     _check_tiers(i)
+    _check_autoscaling(account, i)
     _check_network(account, i)
     _check_fabric(account, i)
     if (i.get("orchestrator") or {}).get("eks"):
         _check_kubernetes(account, i["orchestrator"]["eks"]["clusterArn"])
         _check_images(account)
     check_instances(account, i["instanceGroups"])
+
+
+def _check_autoscaling(account: Books, i: Inputs) -> None:
+    """SageMaker Developer Guide, "Autoscaling on SageMaker HyperPod EKS", Prerequisites, and the role's page."""
+    if (i.get("autoScaling") or {}).get("mode") != "Enable":
+        return
+    needs = {
+        "Amazon EKS orchestration": "eks" in (i.get("orchestrator") or {}),
+        "NodeProvisioningMode Continuous": i.get("nodeProvisioningMode") == "Continuous",
+        "NodeRecovery Automatic": i.get("nodeRecovery") == "Automatic",
+        "a ClusterRole": bool(i.get("clusterRole")),
+    }
+    if missing := [what for what, there in needs.items() if not there]:
+        raise Refused("ValidationException", f"AutoScaling needs {', '.join(missing)}")
+    found = account.find("aws:iam/role:Role", by=account.now)
+    role = next((one for one in found if one.outputs["arn"] == i["clusterRole"]), None)
+    if role is None or "hyperpod.sagemaker.amazonaws.com" not in role.inputs["assumeRolePolicy"]:
+        raise Refused("ValidationException", f"hyperpod.sagemaker.amazonaws.com cannot assume {i['clusterRole']}")
+    context = {"aws:PrincipalAccount": account.account_id, "aws:ResourceAccount": account.account_id}
+    statements = list(role_statements(account, role.id, account.now))
+    for action in ("sagemaker:BatchAddClusterNodes", "sagemaker:BatchDeleteClusterNodes"):
+        if not granted(statements, (), action, account.arn("sagemaker", "cluster/0123456789ab"), context):
+            raise Refused("ValidationException", f"{role.id} may not {action}")
 
 
 # Of them a group has one (ClusterLifeCycleConfig).

@@ -8,7 +8,7 @@ from typing import Any
 import kubernetes_validate
 from kubernetes_validate import utils
 
-from . import eks
+from . import eks, karpenter
 from .books import RELEASE, Books, Inputs, Live, Refused
 from .kinds import Kind, family
 from .kubernetes_updates import check_update, replacing_paths
@@ -37,6 +37,10 @@ def _cluster(account: Books) -> Live:
 
 def _check(account: Books, i: Inputs) -> None:
     group = i["apiVersion"].split("/")[0]
+    if group in karpenter.GROUPS:
+        _cluster(account)
+        karpenter.check(account, i)
+        return
     if group in _CUSTOM:
         _check_custom(account, i, _CUSTOM[group])
         return

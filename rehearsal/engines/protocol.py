@@ -12,6 +12,7 @@ from pulumi.runtime import rpc
 from pulumi.runtime.sync_await import _ensure_event_loop
 
 from components.catalogue.regions import REGIONS
+from operations.engine.state import HYPERPOD_CLUSTER
 
 from ..account import Account, Refused
 from ..account.keys import key_of
@@ -193,6 +194,11 @@ def _topic(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": arn, "arn": arn, "name": arguments["name"]}
 
 
+def _hyperpod_cluster(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """DescribeCluster."""
+    return account.read(HYPERPOD_CLUSTER, arguments["clusterArn"])
+
+
 def _subnet(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return account.read(_SUBNET, arguments["id"])
 
@@ -207,6 +213,7 @@ _ANSWERS: Mapping[str, Callable[[Account, Mapping[str, Any]], dict[str, Any]]] =
     "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:ec2/getVpcEndpointService:getVpcEndpointService": _endpoint_service,
     "aws:index/getAvailabilityZones:getAvailabilityZones": _zones,
+    "aws-native:sagemaker:getCluster": _hyperpod_cluster,
     "aws:s3/getBucket:getBucket": _bucket,
     "aws:kms/getKey:getKey": _key,
     "aws:sns/getTopic:getTopic": _topic,

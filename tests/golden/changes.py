@@ -41,6 +41,8 @@ P5E = P5 | {"instanceType": "ml.p5e.48xlarge"}
 MORE = {"name": "more", "instanceType": "ml.g5.8xlarge", "count": 1}
 TOLD = {"alerts": {"email": "ops@example.com"}}
 SYSTEM = {"name": "system", "instanceType": "ml.m5.xlarge", "count": 3, "threadsPerCore": 2}
+FOUR = [P5 | {"count": 4}, SYSTEM]
+SPARE = P5 | {"name": "spare", "count": 4, "scaling": "demand"}
 RED, BLUE = {"name": "red", "roleArns": [f"{ROLE}/red"]}, {"name": "blue", "roleArns": [f"{ROLE}/blue"]}
 
 STORIES = {
@@ -77,6 +79,11 @@ STORIES = {
             "group added": {"workers": [MORE, P5 | {"count": 4}, SYSTEM]},
             "group removed": {"workers": [P5 | {"count": 4}, SYSTEM]},
             "instance type": {"workers": [P5E | {"count": 4}, SYSTEM]},
+            "a group follows demand": {"workers": [*FOUR, SPARE], "autoscaling": {"enabled": True}},
+            "at most more": {"workers": [*FOUR, SPARE | {"count": 8}], "autoscaling": {"enabled": True}},
+            "fixed again": {"workers": [*FOUR, SPARE | {"scaling": "fixed"}], "autoscaling": {"enabled": False}},
+            "Karpenter left out": {"workers": FOUR, "autoscaling": {}},
+            "Karpenter off": {"workers": FOUR, "autoscaling": {"enabled": False}},
             "Kubernetes version +1": {"kubernetesVersion": "1.34"},
             "Kubernetes version +2": {"kubernetesVersion": "1.36"},
             "Kubernetes version -1": {"kubernetesVersion": "1.33"},

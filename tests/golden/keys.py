@@ -21,7 +21,7 @@ LEAVES = {key.path for key in _KEYS if not key.parts}
 # Those that only hold others, which say what a change does.
 _HOLDERS = {key.path for key in _KEYS} - KINDS.keys()
 P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge"}
-FAST, OLD = GOLDEN["eks-teams"].settings["workers"]
+FAST, OLD, SPARE = GOLDEN["eks-teams"].settings["workers"]
 VISION, SPEECH = GOLDEN["eks-teams"].settings["teams"]
 RESERVED = GOLDEN["slurm-existing"].settings["workers"][0]
 PERSON = GOLDEN["slurm-closed"].settings["users"][0]
@@ -156,12 +156,19 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"network.imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/other"},
     ],
     "eks-teams": [
-        {"workers": [{key: FAST[key] for key in FAST if key != "deepHealthChecks"}, OLD]},
-        {"workers": [FAST | {"labels": {"example.com/line": "slow"}}, OLD]},
-        {"workers": [FAST, OLD | {"imageRelease": "2.1.1"}]},
-        {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"key": "example.com/older"}]}]},
-        {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"value": "no"}]}]},
-        {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"effect": "NoExecute"}]}]},
+        {"workers": [{key: FAST[key] for key in FAST if key != "deepHealthChecks"}, OLD, SPARE]},
+        {"workers": [FAST | {"labels": {"example.com/line": "slow"}}, OLD, SPARE]},
+        {"workers": [FAST, OLD | {"imageRelease": "2.1.1"}, SPARE]},
+        {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"key": "example.com/older"}]}, SPARE]},
+        {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"value": "no"}]}, SPARE]},
+        {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"effect": "NoExecute"}]}, SPARE]},
+        {"workers": [FAST, OLD, SPARE | {"count": 8}]},
+        {"workers": [FAST, OLD, SPARE | {"scaling": "fixed"}], "autoscaling.enabled": False},
+        {"workers": [FAST, OLD], "autoscaling": {"enabled": False}},
+        {"workers": [FAST, OLD], "autoscaling": {}},
+        {"autoscaling.consolidation": "WhenEmptyOrUnderutilized"},
+        {"autoscaling.consolidateAfter": "5m"},
+        {"autoscaling.disruptionBudget": "50%"},
         {"administratorRoleArns": [f"{ROLE}/admin"]},
         {"observability.logs": False},
         {"observability.scraper": "none"},

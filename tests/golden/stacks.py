@@ -253,7 +253,16 @@ GOLDEN: dict[str, Golden] = {
                     "imageRelease": "2.1.0",
                     "taints": [{"key": "example.com/old", "value": "yes", "effect": "NoSchedule"}],
                 },
+                {
+                    "name": "spare",
+                    "instanceType": "ml.p5.48xlarge",
+                    "count": 5,
+                    "scaling": "demand",
+                    "labels": {"example.com/line": "spare"},
+                    "taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}],
+                },
             ],
+            "autoscaling": {"enabled": True, "consolidateAfter": "30m", "disruptionBudget": "2"},
             "observability": {
                 "prometheus": "create",
                 "grafana": "create",

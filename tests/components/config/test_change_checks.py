@@ -24,6 +24,8 @@ from tests.support import config, project
 ACCOUNT = "123456789012"
 DEPLOYER = "arn:aws:iam::123456789012:user/rehearsal"
 P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 2}
+FIXED = P5 | {"name": "spare"}
+DEMAND = {"workers": [P5, FIXED | {"scaling": "demand"}], "autoscaling": {"enabled": True}}
 VPC = {"vpcId": "vpc-0123456789abcdef0", "privateSubnetId": "subnet-0123456789abcdef0"}
 CREATED = {"security": {"kmsKey": "create"}}
 RDS = {"slurm": {"accounting": {"database": "rds"}}}
@@ -84,6 +86,11 @@ BAD: dict[str, Change] = {
     ),
     "older authentication": Change(
         "eks-gpu", {}, {"authenticationMode": "API_AND_CONFIG_MAP", "kubernetesApiCidrs": ["52.94.76.1/32"]}
+    ),
+    "Karpenter left out": Change("eks-gpu", DEMAND, {"workers": [P5], "autoscaling": {}}),
+    "fixed nodes that follow demand": Change("eks-gpu", {"workers": [P5, FIXED]}, DEMAND),
+    "nodes that follow demand no more": Change(
+        "eks-gpu", DEMAND, {"workers": [P5, FIXED], "autoscaling": {"enabled": False}}
     ),
     "a Kueue of SageMaker's in place of the stack's": Change("eks-gpu", {}, {"charts": {"queues": "task-governance"}}),
     "a Kueue of the stack's in place of SageMaker's": Change(

@@ -20,6 +20,8 @@ WITHOUT_CONDITION = {
     "logs.us-west-2.amazonaws.com": {"kms:DescribeKey"},
     "eks.amazonaws.com": {"sts:AssumeRole", "sts:TagSession"},
     "sagemaker.amazonaws.com": {"sts:AssumeRole"},
+    # "Create an IAM role for HyperPod autoscaling with Karpenter", the same guide: no condition either.
+    "hyperpod.sagemaker.amazonaws.com": {"sts:AssumeRole"},
 }
 
 

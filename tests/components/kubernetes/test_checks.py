@@ -55,6 +55,12 @@ BAD: Cases = {
         "charts": {"queues": "none", "topology": True},
         "workers": [GROUP | {"instanceType": "ml.g6.48xlarge"}],
     },
+    "topology of nodes that are not there": {
+        **EKS,
+        "workers": [GROUP, {"name": "gpus", "instanceType": "ml.p5.48xlarge", "scaling": "demand"}],
+        "autoscaling": {"enabled": True},
+        "charts": {"topology": True},
+    },
     "topology with task governance": {**EKS, "charts": {"queues": "task-governance", "topology": True}},
     "a weight without task governance": {**EKS, "teams": [{"name": "a", "fairShareWeight": 1}]},
     "two teams of one name": {**EKS, "teams": [{"name": "a"}, {"name": "a"}]},

@@ -10,6 +10,7 @@ from tests.components.config.refusals import EKS, GROUP, PLAN, SYSTEM, TAINT, Ca
 from tests.golden.stacks import VPC
 from tests.support import READY_STACKS, config
 
+DEMAND = {**GROUP, "name": "burst", "scaling": "demand"}
 BAD: Cases = {
     "EC2's reservation": {
         "workers": [{"name": "w", "instanceType": "ml.g5.16xlarge", "capacityReservationId": "cr-0123456789abcdef0"}]
@@ -49,6 +50,36 @@ BAD: Cases = {
     "labels with Slurm": {"workers": [{**GROUP, "labels": {"a": "b"}}]},
     "taints with Slurm": {"workers": [{**GROUP, "taints": [TAINT]}]},
     "minimum without continuous": {"workers": [{**GROUP, "count": 2, "minCount": 1}], "nodeProvisioning": ""},
+    "demand with Slurm": {"workers": [{**GROUP, "scaling": "demand"}], "autoscaling": {"enabled": True}},
+    "demand without Karpenter": {**EKS, "workers": [GROUP, {**DEMAND, "count": 0}]},
+    "Karpenter that is off": {**EKS, "workers": [GROUP, DEMAND], "autoscaling": {"enabled": False}},
+    "Karpenter without anything that it needs": {
+        **EKS,
+        "autoscaling": {"enabled": True},
+        "nodeProvisioning": "",
+        "nodeRecovery": "None",
+        "charts": {"healthMonitoring": False},
+    },
+    "demand with what Karpenter does not take": {
+        **EKS,
+        "workers": [
+            GROUP,
+            {**DEMAND, "trainingPlanArn": PLAN, "minCount": 1, "deepHealthChecks": ["InstanceStress"]},
+        ],
+        "autoscaling": {"enabled": True},
+    },
+    "Karpenter without a switch": {**EKS, "workers": [GROUP, DEMAND], "autoscaling": {"consolidation": "WhenEmpty"}},
+    "Karpenter with wrong values": {
+        **EKS,
+        "workers": [GROUP, {**DEMAND, "scaling": "auto"}],
+        "autoscaling": {
+            "enabled": "yes",
+            "consolidation": "Always",
+            "consolidateAfter": "ten minutes",
+            "disruptionBudget": "200%",
+        },
+    },
+    "only groups that follow demand": {**EKS, "workers": [DEMAND], "autoscaling": {"enabled": True}},
     "login nodes with EKS": {**EKS, "login": {"instanceType": "ml.m5.large"}},
     "lost nodes with EKS": {**EKS, "lostNodeSeconds": 20},
     "controller with EKS": {**EKS, "controllerInstanceType": "ml.m5.large"},

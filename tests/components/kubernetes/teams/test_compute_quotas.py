@@ -31,10 +31,10 @@ def test_each_team_has_its_devices_of_every_type_and_none_is_lost_to_a_fraction(
         }
         for team, one in quotas().items()
     }
-    # 24 of the 40 are promised to vision: 9.6 of 16, 14.4 of 24.
+    # 24 of the 80 are promised to vision, those among them that follow demand: 16.8 of 56, 7.2 of 24.
     assert found == {
-        "vision": {"ml.p5.48xlarge": 9, "ml.p4d.24xlarge": 14},
-        "speech": {"ml.p5.48xlarge": 7, "ml.p4d.24xlarge": 10},
+        "vision": {"ml.p5.48xlarge": 16, "ml.p4d.24xlarge": 7},
+        "speech": {"ml.p5.48xlarge": 40, "ml.p4d.24xlarge": 17},
     }
 
 
