@@ -78,7 +78,7 @@ def speakers() -> tuple[Speaker, ...]:
 
 @cache
 def kinds() -> tuple[Kind, ...]:
-    """Every kind, in the order in which they are looked for. The last one has every text."""
+    """Every kind, in the order in which they are looked for. The last one has every text of a known speaker."""
     return tuple(Kind(**row) for row in _table("kinds"))
 
 
@@ -86,8 +86,9 @@ def read(text: str, stack: str = "STACK") -> Reading | None:
     """What a text's words tell; None if neither speaker nor kind is recognized."""
     line = _message(text)
     speaker = next((one for one in speakers() if re.search(one.pattern, line, re.IGNORECASE)), None)
-    kind = next(one for one in kinds() if re.search(one.pattern, line, re.IGNORECASE) and one.answer(speaker))
-    if speaker is None and kind is kinds()[-1]:
+    fit = (one for one in kinds() if one.answer(speaker) and re.search(one.pattern, line, re.IGNORECASE))
+    kind = next(fit, None)
+    if kind is None:
         return None
     found = _nouns(line)
     why, step = kind.answer(speaker) or ("", "")
