@@ -48,7 +48,7 @@ def query(target: Target, expression: str) -> dict[str, Any]:
     request = AWSRequest("POST", url, headers, body)
     credentials = boto3.Session().get_credentials()
     if credentials is None:
-        raise cannot_know("there are no AWS credentials to sign a query of metrics with")
+        raise cannot_know("a query of metrics cannot be signed without AWS credentials")
     SigV4Auth(credentials, "aps", target.aws.region).add_auth(request)
     try:
         answer = requests.post(url, data=body, headers=dict(request.headers), timeout=_SECONDS, allow_redirects=False)

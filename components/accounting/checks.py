@@ -114,7 +114,7 @@ def _accounts(accounts: Accounts, qualities: Sequence[SlurmQos]) -> Iterator[Pro
                 )
         for user, times in Counter(account.users).items():
             if times > 1:
-                yield Problem(key=f"{key}.users", what=f'"{user}" is there {times} times', fix="once")
+                yield Problem(key=f"{key}.users", what=f'"{user}" is listed {times} times', fix="once")
 
 
 def _list(parents: Mapping[str, str], root: str) -> str:

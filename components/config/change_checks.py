@@ -361,6 +361,6 @@ def _kubernetes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
     if (before["authenticationMode"], after["authenticationMode"]) == ("API", "API_AND_CONFIG_MAP"):
         yield Problem(
             key="hyperpod:authenticationMode",
-            what="access entries alone are in use, and EKS cannot switch back",
+            what="only access entries are in use, and EKS cannot switch back",
             fix="keep API",
         )

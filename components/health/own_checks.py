@@ -38,11 +38,11 @@ def _problems(folder: Path) -> Iterator[Problem]:
     paths = visible(folder)
     for path in paths:
         if not path.is_file():
-            yield Problem(key=KEY, what=f"{path} is no file", fix="the folder has the executables themselves")
+            yield Problem(key=KEY, what=f"{path} is not a file", fix="the folder has the executables themselves")
         elif not os.access(path, os.X_OK):
             yield Problem(key=KEY, what=f"{path} is not executable", fix=f"chmod +x {path}, or move it elsewhere")
         elif has_windows_line_ends(path):
-            yield Problem(key=KEY, what=f"{path} has the line ends of Windows", fix=OF_UNIX.format(path=path))
+            yield Problem(key=KEY, what=f"{path} has Windows line endings", fix=OF_UNIX.format(path=path))
         if not _NAME.fullmatch(path.name):
             fix = "at most 40 letters, digits, dots, hyphens and underscores"
             yield Problem(key=KEY, what=f"{path.name!r} cannot name a check", fix=fix)

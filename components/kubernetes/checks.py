@@ -281,7 +281,7 @@ def _teams(settings: KubernetesKeys) -> Iterator[Problem]:
         if settings.charts.queues != "task-governance" and team.fair_share_weight is not None:
             yield Problem(
                 key=f"{key}.fairShareWeight",
-                what=f"charts.queues is {settings.charts.queues}, which knows no weights",
+                what=f"charts.queues is {settings.charts.queues}, which has no weights",
                 fix="leave it out, or set charts.queues to task-governance",
             )
         if team.name in RESERVED:
@@ -295,7 +295,7 @@ def _teams(settings: KubernetesKeys) -> Iterator[Problem]:
         if (other := users.setdefault(team.uid, team.name)) != team.name:
             yield Problem(
                 key=f"hyperpod:teams[{number}].name",
-                what=f'"{team.name}" and "{other}" get the same user id, {team.uid}, which is made of the name',
+                what=f'"{team.name}" and "{other}" get the same user id, {team.uid}, which is derived from the name',
                 fix="another name for the newer one",
             )
     claimed = sum(team.accelerators or 0 for team in settings.teams)

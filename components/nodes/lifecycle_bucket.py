@@ -233,7 +233,7 @@ def scripts() -> Path:
 def lifecycle_files(folder: Path) -> list[Path]:
     """Return the files to ship, in a stable order, without editor backups and bytecode.
 
-    Raises RunError if a script has the line ends of Windows, as in a clone without .gitattributes.
+    Raises RunError if a script has Windows line endings, as in a clone without .gitattributes.
     """
     found = sorted(
         path
@@ -243,5 +243,5 @@ def lifecycle_files(folder: Path) -> list[Path]:
     )
     wrong = " ".join(str(path) for path in found if has_windows_line_ends(path))
     if wrong:
-        raise pulumi.RunError(f"scripts have the line ends of Windows: {wrong}; {OF_UNIX.format(path=wrong)}")
+        raise pulumi.RunError(f"scripts have Windows line endings: {wrong}; {OF_UNIX.format(path=wrong)}")
     return found

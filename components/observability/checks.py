@@ -89,7 +89,7 @@ def _without_addon(chosen: Observability) -> Iterator[Problem]:
 def _authentication(chosen: Observability) -> Iterator[Problem]:
     given, key = chosen.grafana_authentication, f"{_KEY}.grafanaAuthentication"
     if not given or len(given) != len(set(given)):
-        what = "a way is there twice" if given else "nobody could sign in"
+        what = "a method is listed twice" if given else "nobody could sign in"
         yield Problem(key=key, what=what, fix="[AWS_SSO], [SAML], or both")
     elif chosen.grafana != "create" and given != ("AWS_SSO",):
         yield Problem(

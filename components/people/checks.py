@@ -41,7 +41,7 @@ def people_problems(users: tuple[User, ...], orchestrator: str) -> Iterator[Prob
         yield Problem(
             key=KEY,
             what="is for Slurm: pods have no accounts on nodes",
-            fix="leave it out with orchestrator eks; who may use a namespace is in hyperpod:teams",
+            fix="leave it out with orchestrator eks; hyperpod:teams says who may use a namespace",
         )
         return
     yield from _twice(users)
@@ -54,13 +54,11 @@ def people_problems(users: tuple[User, ...], orchestrator: str) -> Iterator[Prob
             )
         if user.gid is not None and own.get(user.gid, user.name) != user.name:
             what = f"{user.gid} is the own group of {own[user.gid]}"
-            yield Problem(
-                key=f"{key}.gid", what=what, fix="a number that is nobody's uid, for a group of several people"
-            )
+            yield Problem(key=f"{key}.gid", what=what, fix="a number that is not a uid, for a shared group")
         for number, line in enumerate(user.ssh_keys):
             if not _is_key(line):
                 what = f'"{line}" is not an OpenSSH public key'
-                fix = "the whole line of a .pub file: the key is cut off, or of another type than it says"
+                fix = "the whole line of a .pub file: the key is truncated, or of another type than stated"
                 yield Problem(key=f"{key}.sshKeys[{number}]", what=what, fix=fix)
 
 

@@ -58,7 +58,7 @@ def _problems(folder: Path) -> Iterator[Problem]:
     for path in paths:
         if not path.is_file() or not _NAME.fullmatch(path.name) or path.stem in _OTHERS:
             fix = "lines of slurm.conf in files called *.conf; Slurm's other files cannot be added"
-            yield Problem(key=KEY, what=f"{path} is none of its files", fix=fix)
+            yield Problem(key=KEY, what=f"{path} is not one of its files", fix=fix)
             continue
         content = path.read_bytes()
         size += len(content)

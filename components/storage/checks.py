@@ -67,7 +67,7 @@ def _fsx(fsx: Fsx, orchestrator: str, *, existing_vpc: bool) -> Iterator[Problem
     if fsx.home_storage_gib is None and fsx.home_throughput != 64:
         yield Problem(
             key="hyperpod:fsx.homeThroughput",
-            what="there is no file system for /home whose throughput it could be",
+            what="the stack creates no file system for /home that it could apply to",
             fix="leave it out, or set homeStorageGiB",
         )
     if fsx.home_file_system_id and orchestrator == "eks":
@@ -107,7 +107,7 @@ def _existing_file_system(fsx: Fsx, *, existing_vpc: bool) -> Iterator[Problem]:
         if name in given and not (fsx.home_storage_gib and name in _OF_HOMES_TOO):
             yield Problem(
                 key=f"hyperpod:fsx.{name}",
-                what=f"{fsx.file_system_id} is there already, and the stack does not change it",
+                what=f"{fsx.file_system_id} exists already, and the stack does not change it",
                 fix="leave it out with fileSystemId",
             )
 

@@ -81,7 +81,7 @@ def _ultraserver(key: str, name: str, region: Region | None, *, existing_vpc: bo
         yield Problem(
             key=key,
             what=f"SageMaker has {name} only in the Local Zone {ULTRASERVER_ZONE}",
-            fix="a VPC of yours there (hyperpod:network.vpcId), which no VPC of ours is, or another type",
+            fix="your own VPC there (hyperpod:network.vpcId), which this project cannot create, or another type",
         )
 
 

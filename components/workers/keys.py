@@ -102,10 +102,10 @@ class WorkerGroup(Model):
     """SageMaker training plan whose reserved capacity the group uses."""
     capacity: Annotated[Literal["on-demand", "spot"], OF_A_NEW_GROUP] = "on-demand"
     """Purchase option of the nodes. spot needs `nodeProvisioning` Continuous, excludes a training plan, and is
-    documented for EKS alone."""
+    documented only for EKS."""
     deep_health_checks: Annotated[tuple[Literal["InstanceStress", "InstanceConnectivity"], ...], IN_PLACE] = ()
     """Checks that HyperPod runs on a new node before jobs may use it, for an hour or two (docs/health.md). Cannot be
-    combined with taints. On Slurm for GPUs alone."""
+    combined with taints. On Slurm only for GPUs."""
     image_release: Annotated[ImageRelease | None, _REPLACES_ROOTS] = None
     """Release of HyperPod's image, as 2.1.0. Default: the newest when the group is made, and what `hyperpod node
     update-software` brings. EKS only."""

@@ -32,7 +32,7 @@ def type_problems(settings: ClusterKeys, *, packages: bool) -> Iterator[Problem]
         if group.image_release and settings.orchestrator == "slurm":
             yield Problem(
                 key=f"{key}.imageRelease",
-                what="HyperPod keeps a release of its image with EKS alone",
+                what="HyperPod pins a release of its image only on EKS",
                 fix="leave it out with orchestrator slurm",
             )
         if group.deep_health_checks:
@@ -67,7 +67,7 @@ def _untested(settings: ClusterKeys, key: str, group: WorkerGroup) -> Iterator[P
     elif settings.orchestrator == "slurm" and settings.accelerator != "gpu":
         yield Problem(
             key=key,
-            what="with Slurm HyperPod has such checks for GPUs alone",
+            what="on Slurm, HyperPod has such checks only for GPUs",
             fix="leave it out with accelerator trainium",
         )
 
@@ -92,8 +92,7 @@ def type_notes(groups: Sequence[InstanceGroup], *, slurm: bool) -> Iterator[str]
             yield _unknown(row, slurm=slurm)
         elif row.accelerator and row.efa == "no" and nodes > 1:
             yield (
-                f"{row.name} has no EFA: jobs on several nodes talk over TCP, at {row.network_gbps:g} Gbit/s a node at "
-                "most"
+                f"{row.name} has no EFA: jobs on several nodes use TCP, at {row.network_gbps:g} Gbit/s a node at most"
             )
         if row.accelerator_model == _NO_BFLOAT16:
             yield f"{row.name} has {_NO_BFLOAT16} GPUs, which lack bfloat16: this project's trainers compute in it"

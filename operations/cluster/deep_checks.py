@@ -29,11 +29,11 @@ def testable(target: Target, nodes: Sequence[Node], where: Sequence[str], checks
     groups = {group.name for group in target.config.training_groups}
     if not target.on_eks and target.config.settings.accelerator != "gpu":
         raise bad_input(
-            "with Slurm HyperPod has deep health checks for GPUs alone", f"hyperpod node health {target.stack}"
+            "on Slurm, HyperPod has deep health checks only for GPUs", f"hyperpod node health {target.stack}"
         )
     if not target.on_eks and DeepCheck.TRAINING in checks:
         raise bad_input(
-            f"with Slurm HyperPod has no {DeepCheck.TRAINING}", f"{DeepCheck.STRESS}, {DeepCheck.CONNECTIVITY}"
+            f"on Slurm, HyperPod has no {DeepCheck.TRAINING}", f"{DeepCheck.STRESS}, {DeepCheck.CONNECTIVITY}"
         )
     found = cluster_nodes.several(nodes, where) if where else [node for node in nodes if node.group in groups]
     if others := [node.name for node in found if node.group not in groups]:

@@ -38,7 +38,7 @@ def run(target: Target, node: Node, group: InstanceGroup, test: str, seconds: in
     if busy := _users(api, host, resource):
         raise Failure(
             f"{node.name} runs {', '.join(busy)}, and the test needs idle GPUs",
-            f"when it has ended, again; `kubectl cordon {host}` keeps others away",
+            f"run this again when it has ended; `kubectl cordon {host}` keeps other pods away",
         )
     registry = target.config.settings.network.image_registry
     image = f"{registry}/{_MIRRORED}" if registry else IMAGE

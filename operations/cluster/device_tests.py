@@ -66,13 +66,13 @@ def _by_slurm(target: Target, nodes: Sequence[Node], node: Node, test: str, seco
     said = sessions.run_remote(target, controller, _STATE.format(host=node.hostname), 60)
     if said.code or not said.output.split():
         raise Failure(
-            f"Slurm does not tell the state of {node.name}: {said.output.strip() or 'it does not have it'}",
+            f"Slurm does not report the state of {node.name}: {said.output.strip() or 'no such node'}",
             f"hyperpod node list {target.stack}",
         )
     state, *jobs = said.output.split()
     if jobs:
         raise Failure(
-            f"{node.name} runs job {', '.join(jobs)}, and the test needs idle GPUs", "when it has ended, again"
+            f"{node.name} runs job {', '.join(jobs)}, and the test needs idle GPUs", "run this again when it has ended"
         )
     if _AWAY.search(state):
         return sessions.run_remote(target, node, f"sudo -n timeout {seconds} {test}", seconds + 60).output

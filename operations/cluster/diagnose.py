@@ -159,7 +159,7 @@ def _ask(target: Target, node: Node) -> dict[str, str] | str:
     except (Failure, ClientError, BotoCoreError) as error:
         return _why(error, target)
     except (OSError, EOFError, binascii.Error):
-        return f"its answer was cut: {ran.output[-200:].strip()}"
+        return f"its answer was truncated: {ran.output[-200:].strip()}"
 
 
 def script() -> str:

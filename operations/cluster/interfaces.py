@@ -37,7 +37,7 @@ def in_the_way(target: Target, text: str) -> tuple[str, str]:
             getattr(target.aws.client("ec2"), operation)(**{parameter: [named.group(0)]})
     except (ClientError, BotoCoreError) as error:
         if isinstance(error, ClientError) and is_missing(error):
-            return f"{named.group(0)} is gone by now", "nothing to do"
+            return f"{named.group(0)} no longer exists", "nothing to do"
         return f"what still uses it is unknown: {reason(error)}", f"remove what still uses {named.group(0)}, {_AGAIN}"
     if not found:
         return (
@@ -53,5 +53,5 @@ def in_the_way(target: Target, text: str) -> tuple[str, str]:
     step = f"remove what the interfaces' descriptions name, {_AGAIN}"
     if unused:
         command = f"aws ec2 delete-network-interface --region {target.aws.region} --network-interface-id {unused[0]}"
-        step = f"{command}    # {len(unused)} of {len(found)} are used by nothing; {_AGAIN}"
+        step = f"{command}    # {len(unused)} of {len(found)} are unused; {_AGAIN}"
     return f"in the way in {named.group(0)}: {', '.join(words)}{more}", step

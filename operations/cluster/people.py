@@ -49,7 +49,7 @@ class NodePeople:
 def require_slurm(target: Target) -> None:
     """Raises Failure for an EKS stack."""
     if target.on_eks:
-        raise bad_input("pods have no accounts on nodes", "who may use a namespace is in hyperpod:teams")
+        raise bad_input("pods have no accounts on nodes", "hyperpod:teams says who may use a namespace")
 
 
 def running(target: Target) -> list[Node]:
@@ -68,7 +68,7 @@ def apply(target: Target, dry_run: bool) -> Outcome:
         return Outcome(changes=[_difference(one) for one in behind], notes=notes, locked=locked)
     if behind:
         names = ", ".join(one.node for one in behind)
-        said = f"{names}: the lifecycle bucket has another list than Pulumi.{target.stack}.yaml"
+        said = f"{names}: the lifecycle bucket's list differs from Pulumi.{target.stack}.yaml"
         raise Failure(said, f"hyperpod deploy {target.stack}, then hyperpod apply {target.stack}")
     if notes:
         unknown = all(one.good or one.trouble for one in found)
@@ -106,7 +106,7 @@ def _one(target: Target, node: Node, ran: Remote | Failure) -> NodePeople:
         old = f"{COMMAND}: command not found" in ran.output
         return NodePeople(
             node=node.name,
-            trouble=f"its scripts knew no people: hyperpod node run-scripts {target.stack} {node.name}"
+            trouble=f"its scripts predate the list of people: hyperpod node run-scripts {target.stack} {node.name}"
             if old
             else last,
         )

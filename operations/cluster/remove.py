@@ -48,7 +48,7 @@ def chosen(target: Target, nodes: Sequence[Node], names: Sequence[str], *, yes: 
         raise bad_input(f"{len(wanted)} nodes at once", f"1 to {most}; hyperpod scale takes any number")
     if yes and (ambiguous := [node for node in wanted if node.request_id not in names]):
         ids = " ".join(node.request_id for node in ambiguous)
-        raise bad_input(f"{named(ambiguous)} can be other instances after a replacement", f"with --yes, give {ids}")
+        raise bad_input(f"{named(ambiguous)} may name other instances after a replacement", f"with --yes, give {ids}")
     for group in target.config.worker_groups:
         if group.follows_demand and group.name in {node.group for node in wanted}:
             raise bad_input(
@@ -60,7 +60,7 @@ def chosen(target: Target, nodes: Sequence[Node], names: Sequence[str], *, yes: 
         name, there = group["InstanceGroupName"], int(group["TargetCount"])
         if name in {node.group for node in wanted} and counts[name] != there:
             raise bad_input(
-                f"{name} has {counts[name]} nodes in the configuration, and the cluster is to have {there}",
+                f"{name} has {counts[name]} nodes in the configuration, but the cluster's target is {there}",
                 f"hyperpod deploy {target.stack}, then remove nodes",
             )
     return wanted

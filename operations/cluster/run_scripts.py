@@ -70,7 +70,7 @@ def chosen(target: Target, where: Sequence[str]) -> tuple[list[Node], list[Node]
     what the others ask it for. Raises Failure for a name that is none, for a node that does not run, and on EKS."""
     if target.on_eks:
         raise bad_input(
-            f"{target.stack} has no Slurm, whose nodes this is for",
+            f"{target.stack} has no Slurm nodes, which this verb is for",
             "hyperpod node update-software, or hyperpod node replace NODE",
         )
     nodes = cluster_nodes.list_nodes(target)

@@ -97,7 +97,7 @@ def _in_pods(target: Target, nodes: int, timeout: float, on_phase: job_run.OnPha
     group = target.config.training_groups[0]
     tested = pair_tests.read(group, lines, names)
     if not tested:
-        why = "the job ended and has tested no pair" if succeeded else job_run.why_failed(lines)
+        why = "the job ended without testing a pair" if succeeded else job_run.why_failed(lines)
         raise Failure(why, f"hyperpod job run {target.stack} {JOB} --nodes {nodes} --keep")
     blocks = {
         cluster_nodes.instance_id(node): str(node["metadata"]["labels"].get(NETWORK_LAYERS[-1], ""))

@@ -31,7 +31,7 @@ def apply(target: Target, dry_run: bool) -> Outcome:
     wanted = None if target.on_eks else provisioning.accounting(target.config)
     if wanted is None:
         raise bad_input(
-            f"{target.stack} has no accounts of Slurm's",
+            f"{target.stack} has no Slurm accounts",
             "set hyperpod:slurm.accounting (docs/slurm-teams.md, Accounting)",
         )
     text = json.dumps(dataclasses.asdict(wanted)).encode()

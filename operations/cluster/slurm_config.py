@@ -42,7 +42,7 @@ def apply(target: Target, dry_run: bool) -> Outcome:
     found = json.loads(last)
     if found["digest"] != on_node.digest(wanted):
         raise Failure(
-            f"the lifecycle bucket has other lines than Pulumi.{target.stack}.yaml names",
+            f"the lifecycle bucket's lines differ from those of Pulumi.{target.stack}.yaml",
             f"hyperpod deploy {target.stack}, then hyperpod apply {target.stack}",
         )
     files = ", ".join(found["files"]) or "no file of its own"

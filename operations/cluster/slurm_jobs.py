@@ -108,7 +108,7 @@ class SlurmJobs:
                 )
         found = re.search(r"^Submitted batch job (\d+)", ran.output, re.MULTILINE)
         if found is None:
-            raise Failure(f"sbatch did not say the job's number: {ran.output.strip()}")
+            raise Failure(f"sbatch did not print the job's number: {ran.output.strip()}")
         return found[1]
 
     def jobs(self) -> list[dict[str, str]]:
@@ -149,7 +149,7 @@ class SlurmJobs:
         if ran.code == 4:
             raise bad_input(f"there is no job {job}", f"hyperpod job list {self._target.stack}")
         if ran.code or len(words) != 4:
-            raise cannot_know(f"the controller does not say what {job} does: {ran.output.strip()[-200:]}")
+            raise cannot_know(f"the controller does not report on {job}: {ran.output.strip()[-200:]}")
         said = gzip.decompress(base64.b64decode(rest)) if rest.strip() else b""
         return Seen(id=words[0], state=words[1], user=words[2], reason=words[3], said=said)
 

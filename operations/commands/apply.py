@@ -51,7 +51,7 @@ def apply_command(
         return
     parts = part or applying.parts(chosen)
     if not parts:
-        raise bad_input(f"{stack} configures nothing that a deployment leaves to apply", "hyperpod explain users")
+        raise bad_input(f"{stack} configures nothing for this verb to apply", "hyperpod explain users")
     if not part:
         _ = chosen.cluster  # Where there is none, this says so once, and not every part.
     found = _each(chosen, parts, dry_run=True)

@@ -66,7 +66,9 @@ def _change(
     wanted = cluster_nodes.find([node for node in nodes if node.group != name], name)
     if yes and name != wanted.request_id:
         # The replacement has this name too: run twice, the command would replace a healthy node.
-        raise bad_input(f"{name} can be another instance after a replacement", f"with --yes, give {wanted.request_id}")
+        raise bad_input(
+            f"{name} may name another instance after a replacement", f"with --yes, give {wanted.request_id}"
+        )
     plan = changes.plan(chosen, verb, nodes, [wanted])
     show(plan)
     console.confirm(f"{verb.capitalize()} {wanted.name} ({', '.join(cluster_nodes.own_names(wanted))})?", yes=yes)

@@ -20,10 +20,11 @@ def dashboards_command(
         str, typer.Option("--url", metavar="URL", help=f"Your own Grafana. Its token: environment variable {TOKEN}.")
     ] = "",
     data_source: Annotated[
-        str, typer.Option("--data-source", metavar="UID", help="Use a data source that Grafana has already.")
+        str, typer.Option("--data-source", metavar="UID", help="Use an existing data source of that Grafana.")
     ] = "",
     write: Annotated[
-        Path | None, typer.Option("--write", "-w", metavar="FOLDER", help="Write their JSON there, and ask no Grafana.")
+        Path | None,
+        typer.Option("--write", "-w", metavar="FOLDER", help="Write their JSON there instead of importing it."),
     ] = None,
     as_json: console.Json = False,
 ) -> None:

@@ -39,9 +39,9 @@ def still_to_come(chosen: Target) -> list[str]:
         return [f"which nodes are there is unknown: {described(error, chosen.stack).message}"]
     booting = Counter(node.group for node in found if node.status != "Running")
     return [
-        f"nodes of {group} that have no instance yet: {number}. HyperPod goes on requesting them"
+        f"nodes of {group} that have no instance yet: {number}. HyperPod keeps requesting them"
         for group, number in missing.items()
-    ] + [f"nodes of {group} that do not run yet: {number}" for group, number in booting.items()]
+    ] + [f"nodes of {group} not running yet: {number}" for group, number in booting.items()]
 
 
 def name_what_comes(chosen: Target, report: Report) -> None:

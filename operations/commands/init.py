@@ -56,7 +56,7 @@ def init_command(
     region: Annotated[str | None, typer.Option("--region", help="AWS region. [default: us-west-2]")] = None,
     instance_type: Annotated[
         str | None,
-        typer.Option("--instance-type", metavar="TYPE", help="Of the workers, as ml.p5.48xlarge or p5.48xlarge."),
+        typer.Option("--instance-type", metavar="TYPE", help="Type of the workers, as ml.p5.48xlarge or p5.48xlarge."),
     ] = None,
     zone: Annotated[
         str | None, typer.Option("--zone", metavar="ID", help="Zone id of the workers, as usw2-az2.")
@@ -209,7 +209,7 @@ def _wrong_type(answer: str) -> str:
     if find(name):
         return ""
     near = nearest(name)
-    return f'"{answer}" is no instance type' + (f"; did you mean {near[0]}?" if near else "; one like p5.48xlarge")
+    return f'"{answer}" is not an instance type' + (f"; did you mean {near[0]}?" if near else "; one like p5.48xlarge")
 
 
 def _in_options(refused: ConfigError) -> Failure:

@@ -50,7 +50,7 @@ def run_command(
     files = _read([script, *(beside or [])])
     called = name or re.sub(r"[^a-z0-9]+", "-", script.stem.lower()).strip("-")
     if called in JOBS or not re.fullmatch(rf"[a-z](?:[a-z0-9-]{{0,{_LONGEST - 2}}}[a-z0-9])?", called):
-        why = "is a job of this project's" if called in JOBS else "is no name of a job"
+        why = "is the name of a job of this project" if called in JOBS else "is not a job's name"
         raise bad_input(f'"{called}" {why}', f"--name: letters, digits and hyphens, {_LONGEST} at most")
     wanted = Wanted(target=target.load(stack), name=called, choices=choices, job=own_job(script.name), files=files)
     if dry_run:

@@ -118,7 +118,7 @@ class Grafana:
             answer = None
         if not isinstance(answer, dict):
             raise cannot_know(
-                f"{self.url} gave no answer of Grafana's ({response.status_code})",
+                f"{self.url} did not answer as Grafana does ({response.status_code})",
                 "something else has answered, perhaps a sign-in page or a proxy: check the address",
             )
         return response.status_code, answer
@@ -126,7 +126,9 @@ class Grafana:
     def _failure(self, status: int, answer: Mapping[str, Any], what: str) -> Failure:
         said = str(answer.get("message", "")).replace(self._token, "[secret]")
         if status == 401:
-            return cannot_know(f"Grafana at {self.url} does not accept the token: {said}", "is it valid, and not old?")
+            return cannot_know(
+                f"Grafana at {self.url} does not accept the token: {said}", "is it valid and not expired?"
+            )
         if status == 403:
             return cannot_know(
                 f"the token may not write {what}: {said}", "give its service account the role Admin in Grafana"

@@ -68,9 +68,7 @@ class Boots:
             except (Failure, ClientError, BotoCoreError):
                 continue
             if self.found is not None:
-                self._say(
-                    f"{self.found} (Ctrl-C stops the deployment; HyperPod makes such nodes again, at their price)"
-                )
+                self._say(f"{self.found} (Ctrl-C stops the deployment; HyperPod keeps making such nodes, at your cost)")
                 if self._offer is not None and not self._ended.is_set():
                     self._offer(self._ended)
 

@@ -64,7 +64,7 @@ def bring(folder: Path, offline: Path | None = None, progress: Progress | None =
     was, or cannot be had; the folder then has what it had.
     """
     if folder.exists() and not folder.is_dir():
-        raise bad_input(f"{folder} is no folder", "hyperpod download containers FOLDER")
+        raise bad_input(f"{folder} is not a folder", "hyperpod download containers FOLDER")
     folder.mkdir(parents=True, exist_ok=True)
     sums = folder / SUMS
     before = digests(sums.read_text()) if sums.is_file() else {}

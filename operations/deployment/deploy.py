@@ -222,7 +222,7 @@ def _explain(target: Target, report: Report, ended: CommandRun) -> None:
             f"`hyperpod destroy {target.stack}` to delete what exists"
         )
         if report.cause is not None and report.cause.type == HYPERPOD_CLUSTER:
-            report.next_step += ". Until then HyperPod goes on making the nodes that fail, at their price"
+            report.next_step += ". Until then HyperPod keeps creating nodes that fail, and you pay for them"
     if report.cause is None:
         return
     report.next_step = report.next_step or next_step(report.cause.text, target.stack)

@@ -116,7 +116,7 @@ def most_nodes(wanted: Wanted, budget: float) -> int:
     one, two = first.hourly_usd, second.hourly_usd
     if one is None or two is None:
         raise cannot_know(
-            f"--budget: nobody can say how many nodes cost ${budget:,.2f} an hour. One costs {first.words}",
+            f"--budget: it is unknown how many nodes cost ${budget:,.2f} an hour. One costs {first.words}",
             "--nodes instead of --budget, or a type and a region with a price",
         )
     if one > budget:

@@ -44,7 +44,7 @@ def require(target: Target, *, anyway: bool = False) -> None:
     if (missing := [f"  {lack}" for lack in found if lack.sure]) and not anyway:
         raise bad_input(
             "\n".join(["nothing was changed. The account lacks what the stack needs:", *missing]),
-            f"mend these, then `hyperpod deploy {target.stack}`; --anyway deploys although they are missing",
+            f"fix these, then `hyperpod deploy {target.stack}`; --anyway deploys although they are missing",
         )
 
 

@@ -1,7 +1,7 @@
 """``watch``: follows a cluster whose nodes are still to come, until all run or one of them cannot.
 
 With continuous provisioning a deployment ends before the nodes are there (SageMaker Developer Guide, "Continuous
-provisioning for enhanced cluster operations"). Missing capacity is waited for: HyperPod goes on requesting it.
+provisioning for enhanced cluster operations"). Missing capacity is waited for: HyperPod keeps requesting it.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def _no_answer(page: str) -> Failure:
     # botocore shows what it could not parse as Python writes bytes down.
     heading = re.search(r"<(title|h1)[^>]*>([^<]{1,80})", page.replace(r"\n", "\n"), re.IGNORECASE)
     return cannot_know(
-        "something else than AWS has answered" + (f': "{heading.group(2).strip()}"' if heading else ""),
+        "something other than AWS answered" + (f': "{heading.group(2).strip()}"' if heading else ""),
         name="proxy",
     )
 

@@ -19,7 +19,7 @@ ORIGINS = ("project", "pulumi", "kubernetes", "training", "slurm", "aws", "gener
 MESSAGE = 1000
 FOLDER = Path(__file__).parent / "known"
 # What to do after a rehearsal, of which `hyperpod errors` knows nothing.
-REHEARSE_AGAIN = "mend what the message names, then rehearse again"
+REHEARSE_AGAIN = "fix what the message names, then rehearse again"
 
 
 @dataclass(frozen=True, kw_only=True)

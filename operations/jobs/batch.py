@@ -73,7 +73,7 @@ def submission(
     if devices is not None and not gpus:
         problems.append(f"--devices: with Slurm a job on {workers.type.name} gets whole nodes")
     if user is not None and not _USER.fullmatch(user):
-        problems.append(f'--user "{user}" is no name of a user')
+        problems.append(f'--user "{user}" is not a user name')
     if batch.image == "no" and image:
         problems.append(f"--image: with Slurm {name} runs on the nodes themselves")
     elif batch.image == "needed" or image:

@@ -84,7 +84,7 @@ def check(api: Api, objects: Sequence[Object], config: Config, *, pretrained: bo
     problems = []
     if api.get(job) is not None:
         kind = job["kind"].lower()
-        problems.append(f"{name} is there already; delete it first: kubectl delete {kind} {name} -n {namespace}")
+        problems.append(f"{name} already exists; delete it first: kubectl delete {kind} {name} -n {namespace}")
     if pretrained and JOBS[name].token and not _has_token(api, namespace):
         problems.append(
             f"a pretrained model needs a Hugging Face token, and there is no secret {TOKEN_SECRET} with {TOKEN_KEY}: "
@@ -328,9 +328,9 @@ def judge(
     elif succeeded and name in JOBS and JOBS[name].scripts and name != "nemo":
         done = any(line.startswith("resumed after") for line in lines)
         reasons.append(
-            f'{RESULTS}/{name} was trained to the end before: more --steps, or another --out, with --arguments "..."'
+            f'{RESULTS}/{name} has finished training already: raise --steps or change --out, with --arguments "..."'
             if done
-            else "the job ended and has trained no step"
+            else "the job ended without training a step"
         )
     return Result(
         job=name,

@@ -58,7 +58,7 @@ def repository_of(chosen: Target) -> str:
     if not chosen.on_eks:
         raise bad_input(
             f"{chosen.stack} is a Slurm stack, and this image is for jobs on EKS",
-            "take an EKS stack; docs/slurm.md has containers on Slurm",
+            "use an EKS stack; docs/slurm.md has containers on Slurm",
         )
     if chosen.config.settings.accelerator != "gpu":
         raise bad_input("this image is for GPUs; the Neuron jobs run on AWS's own image", "job neuron needs no --image")
@@ -75,8 +75,8 @@ def build(chosen: Target, wanted: Plan) -> None:
     """Log in, build and push. Raises Failure with the command that failed."""
     if shutil.which("docker") is None:
         raise cannot_know(
-            "there is no docker on this machine",
-            "run the same where Docker is installed; without --build it prints how",
+            "Docker is not installed on this machine",
+            "run this where Docker is installed; without --build it prints the commands",
         )
     answer = chosen.aws.client("ecr").get_authorization_token()["authorizationData"][0]
     user, _, password = base64.b64decode(answer["authorizationToken"]).decode().partition(":")

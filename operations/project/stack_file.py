@@ -104,7 +104,7 @@ def require_stack_file(path: Path, document: Document) -> None:
         if key == "config" or key in BESIDE:
             continue
         near = difflib.get_close_matches(str(key), ("config", *BESIDE), n=1)
-        hint = f"did you mean {near[0]}?" if near else "configuration stands below `config:`"
+        hint = f"did you mean {near[0]}?" if near else "configuration belongs under `config:`"
         raise _wrong(path, document.lines.get(str(key), 1), f"a stack's file has no key {key}", hint)
 
 

@@ -39,7 +39,7 @@ def check(target: Target, arn: str, groups: Sequence[InstanceGroup]) -> Check:
         raise
     except (ClientError, BotoCoreError) as error:
         missing = isinstance(error, ClientError) and is_missing(error)
-        unknown, why = not missing, "there is none of that name" if missing else reason(error)
+        unknown, why = not missing, "there is no plan of that name" if missing else reason(error)
     return Check(
         service="sagemaker",
         name=f"training plan {name} (hyperpod:workers, trainingPlanArn)",

@@ -21,7 +21,7 @@ _MOST = 100
 
 
 def _recovered(deployer: Deployer, said: str, before: dict[str, str]) -> Finding:
-    """Whoever deploys mends the cause and deploys again. What HyperPod goes on requesting comes by itself."""
+    """Whoever deploys fixes the cause and deploys again. What HyperPod keeps requesting comes by itself."""
     began = deployer.clock
     deployer.account.faults.clear()
     deployer.account.quotas.clear()

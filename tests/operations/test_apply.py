@@ -114,4 +114,4 @@ def test_failures_are_in_the_json(
 def test_a_stack_with_nothing_to_apply_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "apply", "eks-gpu")
     assert code == Exit.BAD_INPUT
-    assert "configures nothing that a deployment leaves to apply" in err
+    assert "configures nothing for this verb to apply" in err

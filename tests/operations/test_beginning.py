@@ -128,7 +128,7 @@ def test_a_budget_without_a_price_is_refused_and_nothing_is_written(
 ) -> None:
     code, _, err = run(capsys, "init", "trial", "--budget", "300", option, value)
     assert code == Exit.CANNOT_KNOW
-    assert "nobody can say how many nodes cost $300.00 an hour" in err
+    assert "it is unknown how many nodes cost $300.00 an hour" in err
     assert "unknown" in err
     assert [path.name for path in folder.iterdir()] == ["Pulumi.yaml"]
 

@@ -125,7 +125,7 @@ def test_a_name_that_a_replacement_gets_too_needs_a_person_to_look(
     on(aws)
     code, _, err = run(capsys, "node", verb, "dev", name, "--yes")
     assert code == Exit.BAD_INPUT
-    assert f"{name} can be another instance after a replacement" in err
+    assert f"{name} may name another instance after a replacement" in err
     assert "with --yes, give i-workers1" in err
     aws.assert_all_asked()
 

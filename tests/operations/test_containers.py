@@ -106,4 +106,4 @@ def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (tmp_path / "file").write_text("")
     code, _, err = run(capsys, "download", "containers", str(tmp_path / "file"))
     assert code == Exit.BAD_INPUT
-    assert "is no folder" in err
+    assert "is not a folder" in err

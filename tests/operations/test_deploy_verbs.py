@@ -111,7 +111,7 @@ def test_what_nobody_has_foreseen_is_mended_and_rehearsed_again(
     monkeypatch.setattr(advice, "matching", lambda text: None)
     code, out, _ = run(capsys, "deploy", "dev", "--rehearse", "--fail", "later=error")
     assert code == Exit.FAILED
-    assert out.splitlines()[-2] == "Next: mend what the message names, then rehearse again"
+    assert out.splitlines()[-2] == "Next: fix what the message names, then rehearse again"
 
 
 def test_resources_are_counted_as_they_are_shown_whatever_the_engine_counts() -> None:

@@ -14,7 +14,7 @@ from operations.target import Target
 from tests.operations.aws import NODES, StubbedAws, cluster, node, run, stack
 from tests.operations.small import Planning
 
-MISSING = "nodes of workers that have no instance yet: {}. HyperPod goes on requesting them"
+MISSING = "nodes of workers that have no instance yet: {}. HyperPod keeps requesting them"
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_the_cluster_is_asked_for_again_after_an_update(real: Target, aws: Stubb
 
 def test_nodes_that_boot_are_still_to_come(real: Target, aws: StubbedAws) -> None:
     answers(aws, *NODES[:2], node("workers", 2, "Pending"))
-    assert deployed.still_to_come(real) == ["nodes of workers that do not run yet: 1"]
+    assert deployed.still_to_come(real) == ["nodes of workers not running yet: 1"]
 
 
 def test_a_cluster_with_all_of_its_nodes_has_nothing_to_tell(real: Target, aws: StubbedAws) -> None:

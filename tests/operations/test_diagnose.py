@@ -266,7 +266,7 @@ def test_a_node_that_slurm_tells_nothing_of_is_not_said_to_run_the_words_of_an_e
     with_nodes(aws)
     target = stack(aws)
     found = cluster_nodes.list_nodes(target)
-    with pytest.raises(Failure, match=f"Slurm does not tell the state of workers-1.*{output.strip()[:20]}"):
+    with pytest.raises(Failure, match=f"Slurm does not report the state of workers-1.*{output.strip()[:20]}"):
         device_tests.run(target, found, cluster_nodes.find(found, "workers-1"), 1)
     assert len(asked) == 1
 

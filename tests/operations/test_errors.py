@@ -248,7 +248,7 @@ def test_what_is_in_the_way_is_told_or_why_not(text: str, answer: Any, said: str
 def test_what_was_deleted_since_asks_for_nothing(one: str, operation: str, code: str, aws: StubbedAws) -> None:
     aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": []})
     aws.refuse("ec2", operation, code)
-    assert in_the_way(stack(aws), f"{one} has dependencies") == (f"{one} is gone by now", "nothing to do")
+    assert in_the_way(stack(aws), f"{one} has dependencies") == (f"{one} no longer exists", "nothing to do")
 
 
 def test_an_unused_interface_is_listed_with_the_command_that_deletes_it(aws: StubbedAws) -> None:
@@ -259,7 +259,7 @@ def test_an_unused_interface_is_listed_with_the_command_that_deletes_it(aws: Stu
     aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": found})
     _, step = in_the_way(stack(aws), "vpc-0123456789abcdef0 has dependencies")
     assert step.startswith("aws ec2 delete-network-interface --region us-west-2 --network-interface-id eni-2")
-    assert "1 of 2 are used by nothing" in step
+    assert "1 of 2 are unused" in step
 
 
 def test_more_events_than_are_read_is_said_and_what_was_read_counts(

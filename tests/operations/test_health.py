@@ -163,8 +163,8 @@ def test_hyperpods_own_checks_start_on_nodes_or_groups_after_their_jobs_are_name
     ("stack", "words", "said"),
     [
         ("dev", ("controller",), "controller-1: no accelerators to check"),
-        ("dev", ("--check", "MultiNodeTrainingValidation"), "with Slurm HyperPod has no MultiNodeTrainingValidation"),
-        ("slurm-trainium", (), "with Slurm HyperPod has deep health checks for GPUs alone"),
+        ("dev", ("--check", "MultiNodeTrainingValidation"), "on Slurm, HyperPod has no MultiNodeTrainingValidation"),
+        ("slurm-trainium", (), "on Slurm, HyperPod has deep health checks only for GPUs"),
     ],
 )
 def test_what_hyperpod_does_not_check_is_refused_before_it_is_asked(

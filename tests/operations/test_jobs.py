@@ -202,7 +202,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no image for these processors": (
         {"name": "nanogpt", "settings": {**DALLAS, "workers": [GRACE]}},
-        "give one of yours, hyperpod job run nanogpt --image",
+        "pass your own, hyperpod job run nanogpt --image",
     ),
     "Slurm": ({"name": "nanogpt", "stack": "slurm-gpu"}, "jobs/slurm"),
     "no topology": ({"name": "nanogpt", "placement": "near"}, "--placement near needs hyperpod:charts.topology"),

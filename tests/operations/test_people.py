@@ -100,7 +100,7 @@ def test_who_is_missing_and_who_is_too_many_is_told_node_by_node(
     assert rows["controller-1"] == ["PASS", "controller-1", "2", "-", "-"]
     assert rows["workers-1"] == ["FAIL", "workers-1", "2", "research1,", "research2", "left"]
     assert rows["workers-2"][0] == "UNKNOWN"
-    assert "workers-2: its scripts knew no people: hyperpod node run-scripts dev workers-2" in out
+    assert "workers-2: its scripts predate the list of people: hyperpod node run-scripts dev workers-2" in out
     assert "hyperpod apply dev --part people" in err
 
 

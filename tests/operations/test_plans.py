@@ -82,7 +82,7 @@ def test_a_part_that_is_over_counts_for_nothing(aws: StubbedAws) -> None:
 
 @pytest.mark.parametrize(
     ("code", "result", "said"),
-    [("ResourceNotFound", "FAIL", "there is none of that name"), ("AccessDenied", "UNKNOWN", "permission denied")],
+    [("ResourceNotFound", "FAIL", "there is no plan of that name"), ("AccessDenied", "UNKNOWN", "permission denied")],
 )
 def test_a_plan_that_is_not_there_fails_and_one_that_nobody_may_see_is_unknown(
     code: str,

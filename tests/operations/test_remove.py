@@ -188,7 +188,7 @@ def test_a_count_that_is_not_deployed_yet_comes_first(aws: StubbedAws) -> None:
     with_nodes(aws)
     target = stack(aws, "dev", 'hyperpod:workers=[{"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 5}]')
     found = cluster_nodes.list_nodes(target)
-    with pytest.raises(Failure, match="workers has 5 nodes in the configuration, and the cluster is to have 2"):
+    with pytest.raises(Failure, match="workers has 5 nodes in the configuration, but the cluster's target is 2"):
         remove.chosen(target, found, ["workers-1"], yes=False)
 
 

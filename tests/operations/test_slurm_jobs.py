@@ -306,7 +306,7 @@ def test_a_dry_run_shows_what_would_be_submitted_and_asks_nobody(tmp_path: Path,
         (["train.py", "--with", "train.py"], "a name of its own"),
         (["train.py", "--with", "odd name.txt"], "a name of its own"),
         (["nanogpt.py"], '"nanogpt" is a job of this project'),
-        (["train.py", "--name", "No_Name"], '"No_Name" is no name of a job'),
+        (["train.py", "--name", "No_Name"], '"No_Name" is not a job'),
         (["train.py", "--nodes", "9"], "ask for 1 to 2"),
     )
 )

@@ -38,7 +38,7 @@ def test_a_cluster_is_in_service_without_the_workers_that_aws_lacks(stack: str, 
     with another(stack, "capacity", nodeProvisioningMode=mode) as (account, made):
         assert account.read(HYPERPOD_CLUSTER, made)["clusterStatus"] == "InService"
         (said,) = account.awaited()
-        assert said.startswith(f"probe is InService without {short}, which HyperPod goes on requesting: We currently")
+        assert said.startswith(f"probe is InService without {short}, which HyperPod keeps requesting: We currently")
 
 
 def test_what_was_missing_comes_without_another_request_of_the_stacks() -> None:

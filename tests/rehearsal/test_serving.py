@@ -106,7 +106,7 @@ def test_the_answers_have_the_shapes_that_aws_publishes() -> None:
         report = ParamValidator().validate(found, shape)
         assert not report.has_errors(), f"{operation}: {report.generate_report()}"
     (event,) = _asked(api, "sagemaker", "ListClusterEvents", ClusterName="eks-gpu")[1]["Events"]
-    assert "instances of workers, which HyperPod goes on requesting" in event["Description"]
+    assert "instances of workers, which HyperPod keeps requesting" in event["Description"]
     left = _asked(api, "sagemaker", "ListClusterNodes", ClusterName="eks-gpu")[1]["ClusterNodeSummaries"]
     assert len(left) == len(nodes) - 1, "BatchDeleteClusterNodes takes one for good"
 

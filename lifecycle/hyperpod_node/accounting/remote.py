@@ -105,14 +105,14 @@ def settle(node: Node) -> str:
             who = secret(node, where)
         except aws_cli.Refused as refused:
             if "AccessDenied" in refused.code and host.now() - began > fsx.ACCESS_GRACE:
-                raise StepError(f"may not read the password: {refused}") from None
+                raise StepError(f"not permitted to read the password: {refused}") from None
             raise NotYet(str(refused)) from None
         if why := refusal(host, where, who):
             raise NotYet(why)
         return True
 
     host.poll(
-        f"the database at {where.host}:{where.port} did not let us in with the password of {where.secret}",
+        f"the database at {where.host}:{where.port} refused the password of {where.secret}",
         in_,
         node.timeout("database-login"),
         most=5,
@@ -132,7 +132,7 @@ def _await_place(node: Node) -> Place:
             found = node.aws("ssm", "get-parameter", "--name", name)
         except aws_cli.Refused as refused:
             if "AccessDenied" in refused.code and host.now() - began > fsx.ACCESS_GRACE:
-                raise StepError(f"may not look for the database: {refused}") from None
+                raise StepError(f"not permitted to look for the database: {refused}") from None
             raise NotYet(str(refused)) from None
         return Place(**json.loads(found["Parameter"]["Value"]))
 
@@ -162,7 +162,7 @@ def login(node: Node, where: Place) -> Login:
     try:
         administrator = secret(node, where)
     except aws_cli.Refused as refused:
-        raise StepError(f"may not read the password: {refused}") from None
+        raise StepError(f"not permitted to read the password: {refused}") from None
     fresh = Login(USER, secrets.token_urlsafe(32))
     sql = CREATE + admit(USER, "%", f"BY '{fresh.password}' REQUIRE SSL")
     execute(node.host, where, administrator, sql)

@@ -40,7 +40,7 @@ def load(node: Node) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise StepError(f"{path} cannot be read: {error}") from None
     if not isinstance(document, dict):
-        raise StepError(f"{path} is no JSON object")
+        raise StepError(f"{path} is not a JSON object")
     return document
 
 

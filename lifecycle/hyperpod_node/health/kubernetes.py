@@ -90,7 +90,7 @@ def apply(
         # Somebody has put it back to work, and knows the faults so far.
         xid.accept(memory)
         _change(api, node, cordon=False)
-        return "uncordoned by somebody: looked at again in the next run"
+        return "uncordoned by somebody: checked again in the next run"
     if not wrong:
         if not (node.ours and well):
             return "nothing to do"

@@ -83,7 +83,7 @@ def destination(url: str) -> Tuple[str, str]:
     """Return region and workspace of an address, which the agent joins again itself."""
     found = _URL.fullmatch(url)
     if not found:
-        raise StepError(f"the CloudWatch agent cannot write to {url}: it knows workspaces of amazonaws.com alone")
+        raise StepError(f"the CloudWatch agent cannot write to {url}: it supports only workspaces of amazonaws.com")
     return found.group(1), found.group(2)
 
 

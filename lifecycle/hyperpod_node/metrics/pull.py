@@ -23,7 +23,7 @@ def ensure(host: Host, image: str) -> bool:
     """
     found = _ECR.fullmatch(image)
     if not found:
-        raise StepError(f"{image} is no image of Amazon ECR")
+        raise StepError(f"{image} is not an image in Amazon ECR")
     if host.run("docker", "image", "inspect", "--format", "{{.Id}}", image, check=False).code == 0:
         return False
     token = _token(host, found.group(2))

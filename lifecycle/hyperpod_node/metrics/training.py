@@ -48,7 +48,7 @@ def families(host: Host) -> List[Family]:
 
 
 def parse(text: str) -> Dict[str, Number]:
-    """The known fields of a file that are numbers; nothing where it is no JSON object."""
+    """The known fields of a file that are numbers; nothing where it is not a JSON object."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

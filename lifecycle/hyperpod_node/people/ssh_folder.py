@@ -75,7 +75,7 @@ def _lock(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def opened(host: Host, user: str, home_folder: "int | None" = None) -> Iterator[SshFolder]:
-    """Open a user's ~/.ssh, created if missing, for one writer at a time. Raises StepError if it is no folder.
+    """Open a user's ~/.ssh, created if missing, for one writer at a time. Raises StepError if it is not a folder.
 
     ``home_folder`` is a descriptor of the home, if the path to it is not only root's of this node.
     """

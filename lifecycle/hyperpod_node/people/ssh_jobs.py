@@ -95,7 +95,7 @@ def _with_rule(text: str) -> str:
     lines = text.splitlines(keepends=True)
     places = [i for i, line in enumerate(lines) if re.match(r"-?account\s|@include\s+common-account\b", line)]
     if not places:
-        raise StepError(f"{PAM} has nothing about accounts")
+        raise StepError(f"{PAM} has no account section")
     return "".join([*lines[: places[-1] + 1], RULE, *lines[places[-1] + 1 :]])
 
 

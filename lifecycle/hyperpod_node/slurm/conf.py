@@ -269,7 +269,7 @@ def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
     timeout = conf.get("SlurmdTimeout")
     if re.fullmatch(r"[0-9]{1,9}", timeout) and int(timeout) > SLURMD_TIMEOUT:
         found.append(
-            f"slurm.conf sets SlurmdTimeout={timeout}: so many seconds go by before a job with auto-resume is requeued"
+            f"slurm.conf sets SlurmdTimeout={timeout}: a job with auto-resume is requeued only after that many seconds"
         )
     health = conf.get("HealthCheckProgram")
     if health and not health.startswith(bin_folder):

@@ -131,4 +131,4 @@ def _asked(host: Host, conf: str) -> str:
     said = [line.split("slurmctld: ")[-1] for line in done.out.splitlines()]
     telling = [line for line in said if not _LAST_WORDS.search(line)]
     fatal = [line for line in telling if line.startswith("fatal: ")]
-    return (fatal + telling + said + ["it ended without a word"])[0].replace(f"{host.path(FOLDER)}/", "")
+    return (fatal + telling + said + ["it ended without a message"])[0].replace(f"{host.path(FOLDER)}/", "")

@@ -75,7 +75,7 @@ def _wait(node: Node, wanted: Mapping[str, str]) -> Mapping[str, Any]:
         except aws_cli.Refused as refused:
             denied = "AccessDenied" in refused.code or "Unauthorized" in refused.code
             if denied and node.host.now() - began > ACCESS_GRACE:
-                raise StepError(f"may not look for the file system: {refused}") from None
+                raise StepError(f"not permitted to look for the file system: {refused}") from None
             raise NotYet(str(refused)) from None
         return _pick(answer.get("FileSystems", []), wanted, what)
 

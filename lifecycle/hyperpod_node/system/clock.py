@@ -39,7 +39,7 @@ def synchronised(node: Node) -> str:
     """Step ``time-sync``: chrony runs."""
     host = node.host
     if host.which("chronyd") is None:
-        raise StepError("chrony is not installed; nothing keeps the clock right")
+        raise StepError("chrony is not installed; nothing synchronizes the clock")
     unit = next(
         (u for u in ("chrony", "chronyd") for d in ("/lib", "/usr/lib", "/etc") if _unit(node, d, u)), "chronyd"
     )

@@ -170,7 +170,7 @@ def test_a_newer_type_takes_as_many_addresses_as_any_of_its_kind() -> None:
 @pytest.mark.parametrize("count", [1, 8])
 def test_several_nodes_without_efa_are_told_their_bandwidth(count: int) -> None:
     said = notes(workers=[{**GROUP, "instanceType": "ml.g5.xlarge", "count": count}])
-    assert ("ml.g5.xlarge has no EFA: jobs on several nodes talk over TCP, at 10 Gbit/s" in said) == (count > 1)
+    assert ("ml.g5.xlarge has no EFA: jobs on several nodes use TCP, at 10 Gbit/s" in said) == (count > 1)
 
 
 def test_the_ready_stacks_have_nothing_to_be_told_of_their_types() -> None:

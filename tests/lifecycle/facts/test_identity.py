@@ -151,7 +151,7 @@ def test_a_bad_resource_configuration_is_named(world: World, text: str | None, s
     [
         (None, "is missing; the lifecycle bucket should have it"),
         ("[", "cannot be read"),
-        ("[]", "is no JSON object"),
+        ("[]", "is not a JSON object"),
         ('{"cluster_id": "x"}', "parameters.json: lacks cluster_name, region, orchestrator, instance_groups"),
     ],
 )
@@ -306,7 +306,7 @@ def test_chrony_is_started_by_the_name_that_its_unit_has_here(host: FakeHost, no
 
 def test_a_node_without_chrony_fails_and_says_what_that_means(host: FakeHost, node: Node) -> None:
     host.missing.add("chronyd")
-    with pytest.raises(StepError, match=r"^chrony is not installed; nothing keeps the clock right$"):
+    with pytest.raises(StepError, match=r"^chrony is not installed; nothing synchronizes the clock$"):
         clock.synchronised(node)
 
 

@@ -192,7 +192,7 @@ def test_whoever_uncordons_a_node_accepts_the_xids_so_far(host: FakeHost, kubern
     put(host, "/dev/kmsg", "3,1,10,-;NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.\n")
     assert once(host) == "cordoned"
     del kubernetes.own["spec"]["unschedulable"]
-    assert once(host) == "uncordoned by somebody: looked at again in the next run"
+    assert once(host) == "uncordoned by somebody: checked again in the next run"
     assert once(host) == "nothing to do"
     assert kubernetes.own["metadata"]["annotations"] == {}
 
@@ -213,7 +213,7 @@ def test_hyperpod_uncordons_what_it_has_rebooted_and_accepts_nothing_by_that(
     assert kubernetes.own["spec"] == {"unschedulable": True}
     # Whoever uncordons it now has looked at it.
     del kubernetes.own["spec"]["unschedulable"]
-    assert once(host) == "uncordoned by somebody: looked at again in the next run"
+    assert once(host) == "uncordoned by somebody: checked again in the next run"
     assert kubernetes.own["metadata"]["annotations"] == {}
 
 

@@ -226,7 +226,7 @@ def test_the_command_says_whether_it_pulled_or_why_not(
     for words, here, code, out, err in (
         ([IMAGE], False, 0, "hyperpod-pull: pulled\n", ""),
         ([IMAGE], True, 0, "hyperpod-pull: already here\n", ""),
-        ([IMAGE, IMAGE], True, 1, "", "hyperpod-pull:  is no image of Amazon ECR\n"),
+        ([IMAGE, IMAGE], True, 1, "", "hyperpod-pull:  is not an image in Amazon ECR\n"),
     ):
         commands(host, here)
         monkeypatch.setattr(sys, "argv", ["hyperpod-pull", *words])

@@ -55,7 +55,7 @@ OWN_CHECKS = "slurm.conf has a HealthCheckProgram of its own (/x): this project'
         (
             hooks,
             "SlurmdTimeout=61\n",
-            ["slurm.conf sets SlurmdTimeout=61: so many seconds go by before a job with auto-resume is requeued"],
+            ["slurm.conf sets SlurmdTimeout=61: a job with auto-resume is requeued only after that many seconds"],
         ),
         (hooks, "HealthCheckProgram=/x\n", [OWN_CHECKS]),
         (hooks, "JobRequeue=1\n", []),

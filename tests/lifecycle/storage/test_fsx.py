@@ -131,7 +131,7 @@ def test_a_denied_call_is_retried_for_a_minute_and_then_named(host: FakeHost, no
     host.fail["aws"] = Result(
         254, "", "An error occurred (AccessDeniedException) when calling DescribeFileSystems: not authorized"
     )
-    with pytest.raises(StepError, match=r"^may not look for the file system: An error .*not authorized$"):
+    with pytest.raises(StepError, match=r"^not permitted to look for the file system: An error .*not authorized$"):
         fsx.run(node)
     assert 1060 <= host.clock < 1080
 

@@ -166,7 +166,7 @@ def moved_to_rds(cluster: Cluster, gone: Host, rds: Rds) -> Host:
     run = cluster.script(fresh, {"HYPERPOD_TIMEOUT_DATABASE_LOGIN": "2"}, files_of(cluster, rds))
     assert run.wait(60) == 1
     said = "\n".join(run.lines)
-    assert f"step database failed: the database at {rds.place.host}:3306 did not let us in with the password of" in said
+    assert f"step database failed: the database at {rds.place.host}:3306 refused the password of" in said
     assert "Access denied for user 'slurm'@" in said
     rds.password(PASSWORD)
     run = cluster.script(fresh, files=files_of(cluster, rds))
