@@ -15,7 +15,7 @@ from operations.engine.durations import durations
 from rehearsal.account.kinds import KINDS
 from tests.support import READY_STACKS, ROOT, plan
 from tools.pages import reference
-from tools.supply.locks import entries
+from tools.supply.audit import entries
 
 
 def test_pages_say_what_the_model_pulumi_yaml_and_the_advice_say() -> None:

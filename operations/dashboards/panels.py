@@ -21,9 +21,10 @@ from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+from components.catalogue.accelerators import CATALOGUE
+from components.catalogue.prices import PRICED_REGIONS
 from components.common.documents import load
 
-from . import prices
 from .shipped import TAG, Shipped
 
 BOARDS = Path(__file__).parent / "boards"
@@ -107,7 +108,7 @@ def _board(shipped: Shipped) -> models.Dashboard:
     if "{GPU" in content:
         made.with_variable(_variable("gpu", "GPU", "label_values(DCGM_FI_DEV_GPU_UTIL{NODE}, gpu)"))
     if "${price" in content:
-        made.with_variable(dashboard.ConstantVariable("price").value(prices.price()))
+        made.with_variable(dashboard.ConstantVariable("price").value(price()))
     link = dashboard.DashboardLink("HyperPod").type(models.DashboardLinkType.DASHBOARDS).tags([TAG]).as_dropdown(True)
     made.link(link.keep_time(True).include_vars(True))
     for title, panels in document["rows"].items():
@@ -148,7 +149,7 @@ def _expanded(expr: str, macros: Mapping[str, str]) -> str:
 
 def _panel(one: Panel, macros: Mapping[str, str]) -> Any:
     if one.text:
-        made = text.Panel().title("About this page").content(prices.told(one.text))
+        made = text.Panel().title("About this page").content(with_prices(one.text))
         return made.span(COLUMNS).height(one.height or 4)
     made = _kind(one)
     made.title(one.graph or one.stack or one.number or one.bars or one.table or one.states)
@@ -211,3 +212,36 @@ def _graph(one: Panel) -> graphs.Panel:
         dashed = common_models.GraphThresholdsStyleMode.DASHED
         panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(dashed))
     return panel
+
+
+_BASIS = {
+    "ec2": "EC2's on-demand rate, where no HyperPod rate is listed",
+    "capacity-block": "A capacity block's effective hourly rate, where nothing else is sold",
+}
+# HyperPod's own rates; and of accelerators, which the bill consists of, estimates too.
+_PRICED = [
+    kind for kind in CATALOGUE.values() if kind.price_basis == "hyperpod" or (kind.accelerator and kind.hourly_usd)
+]
+
+
+def price() -> str:
+    """PromQL with a series for each instance type: its label ``instance_type``, and USD an hour."""
+    return " or ".join(
+        f'label_replace(vector({kind.hourly_usd:g}), "instance_type", "{kind.name}", "", "")' for kind in _PRICED
+    )
+
+
+def with_prices(text: str) -> str:
+    """A board's text with PRICED_REGIONS, and with ESTIMATES: the types whose price is not HyperPod's own."""
+    estimates = " ".join(f"{said}: {', '.join(_families(name))}." for name, said in _BASIS.items())
+    return text.replace("PRICED_REGIONS", " and ".join(PRICED_REGIONS)).replace("ESTIMATES", estimates)
+
+
+def _families(basis: str) -> list[str]:
+    """The types with prices of a basis: a family where all of its types are, or a type."""
+    found: list[str] = []
+    for kind in (kind for kind in _PRICED if kind.price_basis == basis):
+        family = kind.name.rsplit(".", 1)[0]
+        whole = all(one.price_basis == basis for one in CATALOGUE.values() if one.name.startswith(f"{family}."))
+        found.append(family if whole else kind.name)
+    return list(dict.fromkeys(found))

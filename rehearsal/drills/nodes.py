@@ -5,23 +5,59 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from components.config import Config
 from operations.project.loading import Project
 
 from ..account import Account
-from ..checks import CheckFailed
+from ..checks import CheckFailed, require
 from ..nodes import audit
 from ..nodes.checks import all_idle, hostname_everywhere, output, scripts_succeeded
 from ..nodes.cluster import Cluster, Options
 from ..nodes.faults import fill, relieve
 from ..nodes.growth import healthy, until
+from ..nodes.health import FAULTS, Fault, becomes, state
 from ..nodes.recovery import SAVE_EVERY, Recovery, cut_off, lose_a_worker, reboot_controller, train
 from ..nodes.stack import bring_up
 from .boots import BOOTS
-from .health import HEALTH
 from .model import Drill, Finding, Result, drills
+
+# Slurm's HealthCheckProgram, which slurmd runs every 300 s.
+_CHECK = "/opt/hyperpod/bin/hyperpod-health-check || true"
+
+
+def _checked(cluster: Cluster) -> None:
+    for host in cluster.workers:
+        output(host, _CHECK)
+
+
+def _fail_and_recover(cluster: Cluster, fault: Fault) -> Finding:
+    *others, host = cluster.workers
+    _checked(cluster)
+    began = time.monotonic()
+    output(host, fault.begin)
+    _checked(cluster)
+    becomes(cluster, host, "drained")
+    said = state(cluster, host)
+    for other in others:
+        require(state(cluster, other).startswith("idle"), f"{other.name} too is {state(cluster, other)}")
+    output(host, fault.end)
+    _checked(cluster)
+    if fault.resumed:
+        require(state(cluster, host).startswith("drained"), f"{host.name} was resumed before its owner did so")
+        output(cluster.controller, f"scontrol update nodename={host.hostname} state=resume")
+        _checked(cluster)
+    becomes(cluster, host, "idle")
+    return Finding(said, seconds=time.monotonic() - began)
+
+
+HEALTH: tuple[Drill[Cluster], ...] = tuple(
+    Drill(fault.name, fault.breaks, "nodes", fault.reason, partial(_fail_and_recover, fault=fault), fault.unfit)
+    for fault in FAULTS.values()
+)
+
 
 _STATE = "/var/spool/slurmctld"
 _JOB = "sbatch --parsable -o /fsx/drill-%j.log --wrap"

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 import pulumi
 from google.protobuf import empty_pb2
-from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, resource_pb2_grpc
+from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, resource_pb2_grpc, status_pb2
 
 from ..account import Account, HalfMade, Refused
 from ..account.kinds import after_update, provider_refuses
@@ -28,8 +28,37 @@ from .default_tags import default_tags, takes_over, with_default_tags
 from .eks_component import construct_eks_cluster
 from .family import Family
 from .own_user import OwnUser
-from .refusals import abort, abort_with_state, refusals
 from .structs import comparable, copied, filled_in, note_filled_in, state_of, values_of
+
+
+@contextmanager
+def refusals(context: Any) -> Iterator[None]:
+    """Turn a refusal into a gRPC status and one sentence."""
+    try:
+        yield
+    except Refused as refused:
+        abort(context, str(refused))
+
+
+def abort(context: Any, text: str) -> NoReturn:
+    """Abort a call with one sentence."""
+    context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+    raise AssertionError("abort raises")
+
+
+def abort_with_state(context: Any, text: str, resource_id: str, state: Any) -> NoReturn:
+    """Abort with an initialization error and a state. The engine keeps both.
+
+    Bridged Terraform providers send the wanted state of an update that AWS refused (pulumi-terraform-bridge,
+    pkg/tfbridge/provider.go, initializationError). Every provider sends that of a resource whose creation failed after
+    AWS had accepted it (also pulumi-aws-native, provider/pkg/provider/provider.go, Create).
+    """
+    status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=text)
+    status.details.add().Pack(provider_pb2.ErrorResourceInitFailed(id=resource_id, properties=state, reasons=[text]))
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    context.abort(grpc.StatusCode.UNKNOWN, text)
+    raise AssertionError("abort raises")
+
 
 PACKAGES = ("aws", "aws-native", "kubernetes", "eks")
 # By default the engine handles 16 resources in parallel. A component waits for its children on a separate thread.

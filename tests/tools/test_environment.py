@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from operations import cli
-from rehearsal import cli as rehearsal_cli
+from rehearsal import verbs as rehearsal_verbs
 from tests.rows import each
 from tests.support import ROOT
 from tools import environment
-from tools.supply.locks import entries
+from tools.supply.audit import entries
 
 # The code that people run, by the locked file with the packages that it may import, and modules that are theirs.
 PRODUCTS = {
@@ -260,7 +260,7 @@ def test_what_docs_operations_offers_to_install_runs_every_verb(tmp_path: Path) 
         "sys.exit(max(main(one.split()) for one in sys.argv[1:]))"
     )
     verbs = [str(command.name) for command in cli.app.registered_commands]
-    verbs += ["job", "rehearse", *(f"rehearse {command.name}" for command in rehearsal_cli.app.registered_commands)]
+    verbs += ["job", "rehearse", *(f"rehearse {command.name}" for command in rehearsal_verbs.app.registered_commands)]
     shown = run(str(folder / "bin/python"), "-c", helped, *(f"{verb} --help" for verb in verbs))
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("Usage: hyperpod") == len(verbs)

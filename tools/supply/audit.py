@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,14 @@ from detect_secrets.settings import default_settings
 from components.catalogue.rows import read
 from operations.failures import Exit, Failure, cannot_know
 
-from .locks import entries
+
+def entries(path: Path) -> list[str]:
+    """The requirements of a locked file and of those that it names with ``-r``, each with its hashes."""
+    text = path.read_text()
+    named = re.findall(r"^-r (.+)$", text, re.MULTILINE)
+    own = re.findall(r"^[\w.-]+==.*\n", text, re.MULTILINE)
+    return [*(entry for name in named for entry in entries(path.parent / name)), *own]
+
 
 ROOT = Path(__file__).parents[2]
 OSV = "https://api.osv.dev/v1/query"

@@ -11,8 +11,7 @@ from hyperpod_node.metrics import slurm
 from hyperpod_node.metrics.slurm import parse_diag
 
 from components.common.documents import load
-from operations.dashboards.panels import BOARDS, COLUMNS, rendered
-from operations.dashboards.prices import price
+from operations.dashboards.panels import BOARDS, COLUMNS, price, rendered
 from operations.dashboards.shipped import BY_NAME, SHIPPED, Shipped, of_stack
 from operations.target import load as chosen
 from tests.golden.dashboards import DIGESTS, digests

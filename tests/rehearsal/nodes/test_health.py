@@ -16,7 +16,7 @@ from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from operations.target import Target
 from rehearsal.checks import require
-from rehearsal.drills.health import HEALTH
+from rehearsal.drills.nodes import HEALTH
 from rehearsal.nodes import health
 from rehearsal.nodes.checks import all_idle, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
