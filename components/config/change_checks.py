@@ -152,7 +152,7 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
     if (setup := before.get("setup", "scripts")) != after.get("setup", "scripts"):
         yield Problem(
             key="hyperpod:slurm.setup",
-            what=f"the nodes of this stack are set up by the {setup}, and a change would reach new nodes alone: AWS "
+            what=f"the nodes of this stack are set up by the {setup}, and a change would reach only new nodes: AWS "
             "replaces no controller",
             fix=f"keep {setup}; otherwise {_ELSEWHERE}",
         )

@@ -57,7 +57,7 @@ def awaited(account: Books) -> list[str]:
     for live in account.find(HYPERPOD_CLUSTER):
         wanted = {one["instanceGroupName"]: int(one["instanceCount"]) for one in live.inputs["instanceGroups"]}
         told += [
-            f"{live.name} is InService without {count} of {wanted[group]} instances of {group}, which HyperPod goes on "
+            f"{live.name} is InService without {count} of {wanted[group]} instances of {group}, which HyperPod keeps "
             f"requesting: {json.loads(live.notes[_NOTE])['why']}"
             for group, count in missing(live).items()
         ]

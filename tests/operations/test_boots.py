@@ -166,7 +166,7 @@ def test_a_person_at_a_terminal_may_stop_at_the_first_script_that_fails(
     assert (report.cancelled, report.code) == (stopped, Exit.CANCELLED if stopped else Exit.FAILED)
     assert report.cause == scripts
     assert ("run the same command to continue" in report.next_step) == stopped
-    assert ("HyperPod goes on making the nodes that fail" in report.next_step) == stopped
+    assert ("HyperPod keeps creating nodes that fail" in report.next_step) == stopped
 
 
 @pytest.mark.parametrize("instead", ["no terminal", "CI", "-q", ""])

@@ -314,7 +314,7 @@ PAGE = "<!DOCTYPE html><html><head><title>\nNo</title></head><body><p>not for yo
         (exceptions.ParamValidationError(report="bad"), Exit.FAILED, "bad"),
         (automation.InvalidVersionError("too old"), Exit.CANNOT_KNOW, "too old"),
         # What botocore makes of a proxy's page, by the service's protocol.
-        (ResponseParserError(f"invalid XML received:\n{PAGE.encode()!r}"), Exit.CANNOT_KNOW, 'AWS has answered: "No"'),
+        (ResponseParserError(f"invalid XML received:\n{PAGE.encode()!r}"), Exit.CANNOT_KNOW, 'AWS answered: "No"'),
         (exceptions.ClientError({"Error": {"Code": "403", "Message": PAGE}}, "X"), Exit.CANNOT_KNOW, 'answered: "No"'),
     ],
 )

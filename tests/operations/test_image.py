@@ -105,7 +105,7 @@ def test_a_failed_build_names_the_command(tmp_path: Path, monkeypatch: pytest.Mo
 def test_without_docker_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert cli.main(["job", "image", "eks-gpu", "--build"]) == Exit.CANNOT_KNOW
-    assert "no docker" in capsys.readouterr().err
+    assert "Docker is not installed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("stack", "word"), [("dev", "Slurm"), ("eks-trainium", "for GPUs")])

@@ -181,7 +181,7 @@ def test_training_tells_its_last_step_and_a_job_without_one_did_not_train() -> N
     result = run("nanogpt", "iter 10: loss 2.5, 3 ms\niter 20: loss 1.5, 3 ms\n")
     assert (result.passed, result.figures) == (True, {"step": 20.0, "loss": 1.5})
     assert not run("nanogpt", "hello\n").passed
-    assert "another --out" in run("nanogpt", "resumed after iter 200\n").reasons[0]
+    assert "change --out" in run("nanogpt", "resumed after iter 200\n").reasons[0]
 
 
 def test_every_node_has_to_pass_the_device_check() -> None:

@@ -72,7 +72,7 @@ def test_a_controller_that_refuses_is_told_with_its_reason(
 
 def test_lines_that_are_not_deployed_yet_are_told_of(said: dict[str, str], own: str, aws: StubbedAws) -> None:
     said["output"] = said["output"].replace('"digest": "', '"digest": "x')
-    with pytest.raises(Failure, match="has other lines than"):
+    with pytest.raises(Failure, match="lines differ from"):
         slurm_config.apply(stack(aws, "dev", own), False)
 
 

@@ -56,7 +56,7 @@ def test_scripts_of_the_nodes_with_line_ends_of_windows_are_not_shipped(tmp_path
     assert [path.name for path in lifecycle_files(tmp_path)] == ["data.csv", "fine.sh"]
     for name in ("on_create.sh", "prolog.sh"):
         (tmp_path / name).write_bytes(b"#!/bin/bash\r\nexit 0\r\n")
-    both = rf"line ends of Windows: {tmp_path}/on_create\.sh {tmp_path}/prolog\.sh; sed -i"
+    both = rf"Windows line endings: {tmp_path}/on_create\.sh {tmp_path}/prolog\.sh; sed -i"
     with pytest.raises(pulumi.RunError, match=both):
         lifecycle_files(tmp_path)
 

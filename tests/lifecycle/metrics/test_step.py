@@ -244,7 +244,7 @@ def test_the_command_says_whether_it_pulled_or_why_not(
 
 @pytest.mark.parametrize("image", ["", "docker.io/prom/node-exporter:latest", f"{IMAGE} --privileged", "-v"])
 def test_nothing_else_is_pulled(host: FakeHost, image: str) -> None:
-    with pytest.raises(StepError, match="no image of Amazon ECR"):
+    with pytest.raises(StepError, match="not an image in Amazon ECR"):
         pull.ensure(host, image)
 
 

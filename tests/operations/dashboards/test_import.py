@@ -141,7 +141,7 @@ def test_a_second_import_changes_nothing_but_versions(
         ("/api/dashboards/db", [(412, {"message": "taken", "status": "plugin-dashboard"})], 1, "plugin-dashboard"),
         ("/api/dashboards/db", [(400, {"message": "bad"})], Exit.FAILED, "refused the dashboard"),
         ("/api/dashboards/db", [(502, {})] * 3, Exit.CANNOT_KNOW, "failed with 502"),
-        ("/api/dashboards/db", [b"<html>sign in</html>"], Exit.CANNOT_KNOW, "no answer of Grafana's"),
+        ("/api/dashboards/db", [b"<html>sign in</html>"], Exit.CANNOT_KNOW, "did not answer as Grafana does"),
         ("/api/folders", [(409, {"message": "exists"})], Exit.FAILED, "another folder with the title HyperPod"),
     ],
 )  # fmt: skip
