@@ -1,4 +1,4 @@
-"""What a deployment leaves to the running cluster: each part of the configuration that a call or a node must apply."""
+"""The parts of the configuration that no deployment applies: a call or a node of the running cluster must."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def state() -> int:
 
 
 def _write(file: Path, content: object) -> None:
-    """Whole or not at all, for two shells may press Tab at once. Where it cannot be written, each Tab takes longer."""
+    """Write the file whole or not at all: two shells may press Tab at once. Without it, each Tab takes longer."""
     partial = file.with_suffix(f".{os.getpid()}")
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def _taking(params: Sequence[Mapping[str, Any]], words: Mapping[str, Offer]) -> 
     """A function with these parameters, of which Typer makes a verb."""
 
     def verb(**_: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     made = []
     for one in params:

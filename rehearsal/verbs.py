@@ -47,7 +47,7 @@ def _introduction() -> None:
 
 @cache
 def join() -> None:
-    """Add them, once."""
+    """Add the verbs, once."""
     add_verb("The first day", "rehearse", app)
     add_verb("Plan", "policy", policy_command)
     bench.supply(_rehearsed)

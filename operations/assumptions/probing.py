@@ -115,7 +115,7 @@ class Stack:
 
 
 def _role(target: Target) -> str:
-    """Of the first workers."""
+    """The role of the first workers."""
     groups = {group["InstanceGroupName"]: group for group in target.cluster["InstanceGroups"]}
     return str(groups.get(target.config.worker_groups[0].name, {}).get("ExecutionRole", ""))
 

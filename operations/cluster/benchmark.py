@@ -173,7 +173,7 @@ def draw(result: Result, path: Path) -> None:
 
 
 def readable(size: float) -> str:
-    """``64 KiB``."""
+    """A size in words, as ``64 KiB``."""
     units = ("B", "KiB", "MiB", "GiB")
     for unit in units[:-1]:
         if size < 1024:

@@ -72,7 +72,7 @@ def drain_kubernetes(
 
 
 def _evictable(pod: dict[str, Any]) -> bool:
-    """Neither of a DaemonSet, which ignores cordons, nor the kubelet's own, nor at its end."""
+    """Whether to evict a pod: no DaemonSet owns it (those ignore cordons), nor the kubelet, and it has not ended."""
     owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])}
     return not owners & {"DaemonSet", "Node"} and pod["status"]["phase"] not in ("Succeeded", "Failed")
 

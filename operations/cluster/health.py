@@ -121,7 +121,7 @@ def read(name: str, document: dict[str, Any], clock: float) -> NodeHealth:
 
 
 def ago(seconds: float | None) -> str:
-    """``40 s``, ``3 min``."""
+    """An age in words, as ``40 s`` or ``3 min``."""
     if seconds is None:
         return "?"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -157,7 +157,7 @@ def _slurm_states(target: Target, nodes: Sequence[Node]) -> dict[str, tuple[str,
 
 
 def _kubernetes_states(target: Target) -> dict[str, tuple[str, str]]:
-    """By instance ID."""
+    """The state of each Kubernetes node, by instance ID."""
     states = {}
     for item in kubernetes(target).nodes():
         conditions: list[dict[str, Any]] = item["status"].get("conditions", [])

@@ -84,7 +84,7 @@ def _difference(one: NodePeople) -> str:
 
 
 def ask(target: Target, nodes: Sequence[Node], *, apply: bool) -> list[NodePeople]:
-    """Every node's answer, in their order. ``apply``: the list that is in the lifecycle bucket first."""
+    """Every node's answer, in their order. With ``apply`` each first applies the list in the lifecycle bucket."""
     command = f"sudo -n {COMMAND}" + (f" {shlex.join(_asked(target))}" if apply else "")
     found = every_node.answers(target, nodes, nodes, command, _SECONDS)
     return [_one(target, node, answer) for node, answer in zip(nodes, found, strict=True)]

@@ -1,4 +1,4 @@
-"""The nodes that somebody names leave the cluster, and the configuration's counts follow.
+"""Removes the named nodes from the cluster, and lowers the counts in the configuration.
 
 UpdateCluster, which `scale` and Pulumi use, takes a count alone and terminates nodes at random; BatchDeleteClusterNodes
 takes the nodes (SageMaker Developer Guide, "Scale down a SageMaker HyperPod cluster").

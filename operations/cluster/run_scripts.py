@@ -1,4 +1,4 @@
-"""The stack's current lifecycle scripts once more, on nodes that are there.
+"""Runs the stack's current lifecycle scripts again on existing nodes.
 
 No call to AWS does it for a controller: BatchReplaceClusterNodes leaves controllers out, and UpdateClusterSoftware does
 nothing without a newer image. What AWS names instead is this: "You can also run lifecycle scripts directly in the
@@ -61,7 +61,7 @@ class Ran:
 
     @property
     def good(self) -> bool:
-        """Whether the scripts ended well."""
+        """Whether the scripts succeeded."""
         return not self.trouble
 
 

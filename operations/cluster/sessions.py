@@ -128,7 +128,7 @@ def _session(target: Target, node: Node, timeout: float, **request: Any) -> str:
 
 
 def _typed_to(started: subprocess.Popen[str], typing: int, timeout: float) -> str | None:
-    """What it prints until it ends, with something typed now and then; None where it takes longer than that."""
+    """What the plugin prints until it ends, typing now and then to keep the session; None after the time limit."""
     end = time.monotonic() + timeout
     while True:
         try:

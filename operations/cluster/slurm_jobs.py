@@ -1,4 +1,4 @@
-"""Jobs on Slurm from elsewhere: submitted, listed, followed and cancelled by commands on the controller.
+"""Submits, lists, follows and cancels Slurm jobs from another machine, by commands on the controller.
 
 Files go there in the commands themselves. By the stack's bucket they would need the right to write what nodes run as
 root.

@@ -1,4 +1,4 @@
-"""What a deployment ends with, once the stack is up: its dashboards, and which nodes are still to come."""
+"""The end of a deployment, once the stack is up: its dashboards, and the nodes still to come."""
 
 from __future__ import annotations
 

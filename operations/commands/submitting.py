@@ -219,4 +219,4 @@ class _Queue:
         self._jobs.cancel(self.handle)
 
     def ended(self) -> None:
-        """Slurm has nothing of it left."""
+        """Do nothing: Slurm keeps no object of an ended job."""

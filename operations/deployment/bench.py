@@ -1,4 +1,4 @@
-"""What ``--rehearse`` needs of the rehearsal, a product of its own on top of this one, which supplies it."""
+"""What ``--rehearse`` needs from the rehearsal, a separate product on top of this one that supplies it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _supplied: list[Rehearse] = []
 
 
 def supply(rehearsed: Rehearse) -> None:
-    """Let ``--rehearse`` use this."""
+    """Make ``--rehearse`` use this."""
     _supplied[:] = [rehearsed]
 
 

@@ -89,7 +89,7 @@ def events(target: Target, since: datetime) -> list[errors.Problem]:
 
 
 def cause(target: Target, troubles: Iterable[errors.Problem]) -> Cause | None:
-    """The first of these that no further waiting mends: a lifecycle script has failed, with its log's last line."""
+    """The first of these that waiting does not fix: a lifecycle script has failed, with its log's last line."""
     event = next((one for one in troubles if _FAILED.search(one.message)), None)
     if event is None:
         return None

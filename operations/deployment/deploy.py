@@ -147,7 +147,7 @@ def run(
 
 
 def _added(target: Target, ended: CommandRun) -> list[str]:
-    """The worker groups that a cluster which is there gets (paths of operations/engine/inputs.py)."""
+    """The worker groups that an existing cluster gets (paths of operations/engine/inputs.py)."""
     cluster = [paths for name, paths in ended.inputs.items() if name.endswith(f"({HYPERPOD_CLUSTER})")]
     new = {path for paths in cluster for path, (before, _) in paths.items() if before == "none"}
     names = {found[1] for path in new if (found := re.fullmatch(r"instanceGroups\[(.+)\]", path))}

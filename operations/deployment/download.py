@@ -16,7 +16,7 @@ _CHUNK = 1 << 16
 
 
 def fetch(url: str, name: str, folder: Path, offline: Path | None, progress: Progress | None) -> Path:
-    """Put what is at an address into a folder, under a name; its path.
+    """Download an address into a folder under this name. Returns the path.
 
     ``offline`` is a folder that has it under that name, to use instead of the network. Raises Failure.
     """

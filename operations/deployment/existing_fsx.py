@@ -1,4 +1,4 @@
-"""What a file system for /fsx must be that is there already, asked before the first resource of a stack is made."""
+"""Checks an existing file system for /fsx before the first resource of a stack is created."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _kind(target: Target, system: Mapping[str, Any]) -> Iterator[Lack]:
 
 
 def _place(target: Target, system: Mapping[str, Any]) -> Iterator[Lack]:
-    """Network, zone, and the groups on both sides."""
+    """Check the network, the zone, and the groups on both sides."""
     name, network, client = system["FileSystemId"], target.config.settings.network, target.aws.client("ec2")
     if system["VpcId"] != network.vpc_id:
         yield Lack(what=f"{name} is in {system['VpcId']}, and the nodes in {network.vpc_id}", fix=_CHOICE)

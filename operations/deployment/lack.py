@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Lack:
-    """Something that is missing: ``what``, and the key or command that helps. Only what is ``sure`` stops anybody."""
+    """Something that is missing, and the key or command that helps. Only a ``sure`` one stops a deployment."""
 
     what: str
     fix: str

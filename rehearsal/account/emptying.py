@@ -1,4 +1,4 @@
-"""What must not go before others have: AWS lets all of it go, and leaves something behind.
+"""The order of deletions that AWS does not enforce, though a wrong one leaves something behind.
 
 A namespace with claims needs nodes, drivers and rights until nothing is left in it. Nodes need their add-ons.
 """

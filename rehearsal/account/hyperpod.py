@@ -47,7 +47,7 @@ def _update(account: Books, live: Live, i: Inputs) -> None:
 
 
 def _check(account: Books, i: Inputs) -> None:
-    """What nodes need to come up."""
+    """Refuse a cluster whose nodes could not come up."""
     for group in i["instanceGroups"]:
         _check_mode(group, "slurm" in (i.get("orchestrator") or {}))
         _check_bucket(group)
@@ -256,7 +256,7 @@ def _check_tiers(i: Inputs) -> None:
 
 
 def _check_network(account: Books, i: Inputs) -> None:
-    """Nodes have a NAT gateway, or every endpoint they need."""
+    """Refuse nodes without a NAT gateway that lack an endpoint they need."""
     for subnet in i["vpcConfig"]["subnets"]:
         associations = account.find(
             "aws:ec2/routeTableAssociation:RouteTableAssociation", by=account.now, subnetId=subnet

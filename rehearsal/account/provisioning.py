@@ -41,7 +41,7 @@ def _accelerated(group: Mapping[str, Any]) -> bool:
 
 
 def note(live: Live, short: Mapping[str, int], why: Refused) -> None:
-    """Have a cluster go without these instances."""
+    """Record the instances that a cluster lacks."""
     live.notes[_NOTE] = json.dumps({"groups": dict(short), "why": str(why).removeprefix(f"{why.code}: ")})
 
 
@@ -74,6 +74,6 @@ def failed_scripts(account: Books) -> list[str]:
 
 
 def arrive(account: Books) -> bool:
-    """The missing instances come. Returns whether there were any."""
+    """Add the missing instances. Returns whether there were any."""
     found = [live.notes.pop(_NOTE, None) for live in account.find(HYPERPOD_CLUSTER)]
     return any(found)

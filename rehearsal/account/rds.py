@@ -116,7 +116,7 @@ def _update_instance(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
 
 
 def _delete_instance(account: Books, live: Live) -> None:
-    """DeleteDBInstance wants to know of a last snapshot."""
+    """DeleteDBInstance must say whether to take a last snapshot."""
     if not live.inputs.get("skipFinalSnapshot") and not live.inputs.get("finalSnapshotIdentifier"):
         raise Refused("InvalidParameterCombination", "FinalDBSnapshotIdentifier is required")
     account.client("rds").delete_db_instance(

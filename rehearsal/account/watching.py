@@ -1,4 +1,4 @@
-"""Who looks at boto3's calls before they reach moto."""
+"""Shows boto3's calls to watchers before they reach moto."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def watched(on_call: OnCall | None) -> Iterator[None]:
 
 
 def as_aws() -> Any:
-    """What AWS does by itself, or only moto needs, is nobody's call."""
+    """Hide the calls that AWS makes by itself, or that only moto needs."""
     return watched(None)
 
 
 def before_call(params: dict[str, Any], model: Any, **_: Any) -> None:
-    """For botocore, which calls it before it builds a request."""
+    """The handler that botocore calls before it builds a request."""
     if on_call := _watching.get():
         with as_aws():
             on_call(model, params)

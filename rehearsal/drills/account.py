@@ -173,7 +173,7 @@ def _interrupted(ground: Ground) -> Finding:
 
 
 def _late(target: str, kind: FaultKind) -> Callable[[Ground], Finding]:
-    """Something of the stack does not come, or not whole."""
+    """A resource of the stack is missing or incomplete."""
     return lambda ground: _failing(ground, Fault(target, kind))
 
 

@@ -59,7 +59,7 @@ class Deployer:
         self._took(before)
 
     def nodes_come(self) -> None:
-        """Let HyperPod get the instances that it has gone on requesting, which then boot."""
+        """Give HyperPod the instances that it keeps requesting; they then boot."""
         if self.account.request_again():
             self.clock += duration(HYPERPOD_CLUSTER, {})
 
@@ -77,11 +77,11 @@ class Deployer:
         self.clock += deletion_seconds(deletion_order({k: v for k, v in before.items() if k not in self.state}))
 
     def drifted(self) -> list[str]:
-        """What AWS has no more, or has differently, by name. The state is AWS's afterwards."""
+        """What AWS has lost or has differently, by name. The state then equals AWS's."""
         return [f"{name_of(urn)} ({what})" for urn, what in refresh(self.state, self.account).items()]
 
     def holdings(self) -> dict[str, str]:
-        """What holds data or work and exists: its id by its name."""
+        """The ids of existing resources that hold data or work, by name."""
         return {
             one.name: one.id
             for one in self.state.values()
@@ -89,7 +89,7 @@ class Deployer:
         }
 
     def lost(self, before: dict[str, str]) -> list[str]:
-        """What held data and is not there any more, or is another one."""
+        """Resources that held data and are gone or replaced."""
         now = self.holdings()
         return [f"{name} ({identifier})" for name, identifier in before.items() if now.get(name) != identifier]
 

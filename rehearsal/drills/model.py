@@ -1,4 +1,4 @@
-"""A drill, what is found by it, and when it has passed."""
+"""A drill, its findings, and when it passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Where = Literal["account", "nodes"]
 
 @dataclass
 class Finding:
-    """What came of a fault. ``seen``: what the user was told. ``lost``: data and work that did not survive. ``left``:
+    """The result of a fault. ``seen``: what the user was told. ``lost``: data and work that did not survive. ``left``:
     what had to be removed by hand. ``seconds``: from the fault to everything working again; of AWS's time in the
     account, of real time on nodes.
     """

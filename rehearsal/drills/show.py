@@ -32,11 +32,11 @@ class Progress:
         self._console = console
 
     def start(self, drill: Drill[Any]) -> None:
-        """Say what is broken now."""
+        """Show what is broken now."""
         self._console.print(Text.assemble((drill.name, "bold"), f": {drill.breaks}"))
 
     def end(self, result: Result) -> None:
-        """Say what came of it."""
+        """Show the result."""
         lines = [Text(line, style="dim") for line in (result.seen, *result.told) if line]
         bad = ("", result.why), ("lost: ", "; ".join(result.lost)), ("left: ", "; ".join(result.left))
         lines += [Text(title + text, style="red") for title, text in bad if text]

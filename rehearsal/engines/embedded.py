@@ -47,7 +47,7 @@ class Transforms:
         self._known: dict[str, ResourceTransform] = {}
 
     def register_transform(self, transform: ResourceTransform) -> callback_pb2.Callback:
-        """What the SDK sends along with the resource."""
+        """Return what the SDK sends along with the resource."""
         token = str(len(self._known))
         self._known[token] = transform
         return callback_pb2.Callback(token=token)

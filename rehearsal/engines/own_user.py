@@ -38,7 +38,7 @@ class OwnUser(grpc.ServerInterceptor):  # type: ignore[misc] # gRPC has no types
     """Refuses every call over a connection that is another user's."""
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
-        """The method, behind the question whose the connection is."""
+        """The method, after a check of the connection's user."""
         method = continuation(details)
         if method is None or method.unary_unary is None:
             return method

@@ -28,8 +28,8 @@ class Charts:
     ``played``: "hyperpod" if the real HyperPod chart is used, "stand-in" if ours takes its place.
     """
 
-    def __init__(self, workspace: Path, root: Path = _ROOT) -> None:
-        self._workspace, self._root = workspace, root
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
         self.played = "hyperpod" if self._hyperpod().is_dir() else "stand-in"
 
     def find(self, release: Release) -> Path:
@@ -37,7 +37,7 @@ class Charts:
         name = Path(release.chart).name
         if name == _HYPERPOD and self.played == "stand-in":
             return self._stand_in()
-        local = self._root / release.chart
+        local = _ROOT / release.chart
         if local.exists():
             return local
         if name == _KUEUE and (built := folder("kueue-chart")):
@@ -45,7 +45,7 @@ class Charts:
         raise ChartMissing(f"release {release.name}: the chart {release.chart} is not on this machine")
 
     def _hyperpod(self) -> Path:
-        return self._root / "charts" / _HYPERPOD
+        return _ROOT / "charts" / _HYPERPOD
 
     def _stand_in(self) -> Path:
         """Our stand-in chart, with the jobs' real schemas from the operators' Go modules."""

@@ -72,10 +72,10 @@ class Kubectl:
         given = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
         self.run("apply", *options, *dry, "-f", "-", given=given)
 
-    def delete(self, objects: Sequence[Manifest], *, wait: bool = True) -> None:
+    def delete(self, objects: Sequence[Manifest]) -> None:
         """Delete objects and wait until they are gone. Missing ones are ignored. Raises Refused."""
         given = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-        self.run("delete", "--ignore-not-found", f"--wait={str(wait).lower()}", "-f", "-", given=given)
+        self.run("delete", "--ignore-not-found", "-f", "-", given=given)
 
     def list(self, kind: str, *, namespace: str = "", selector: str = "") -> list[Manifest]:
         """Every object of a kind, in all namespaces unless one is named."""

@@ -56,7 +56,6 @@ class Processes:
         command: Sequence[str | Path],
         *,
         environment: Mapping[str, str] | None = None,
-        folder: Path | None = None,
     ) -> Process:
         """Start a program in its own process group."""
         log = self.folder / f"{name}.log"
@@ -69,7 +68,6 @@ class Processes:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env=None if environment is None else dict(environment),
-                cwd=folder,
                 start_new_session=True,
             )
         process = Process(name, log, popen)
