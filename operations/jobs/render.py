@@ -109,7 +109,7 @@ def render(
         problems.append("--user is for Slurm; pods run as their team's user, and --namespace names the team")
     if not image and workers.type.architecture != IMAGE_ARCHITECTURE:
         problems.append(
-            f"the jobs' images are for x86-64 and {workers.type.name} is not: give one of yours, "
+            f"the jobs' images are for x86-64 and {workers.type.name} is not: pass your own, "
             f"hyperpod job run {name} --image"
         )
     if not image and settings.accelerator in job.images:

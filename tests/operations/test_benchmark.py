@@ -351,6 +351,6 @@ def test_somebody_elses_test_is_neither_joined_nor_taken_away(
 ) -> None:
     api = kubernetes(log=nccl())
     api.there.append("MPIJob")
-    with pytest.raises(Failure, match="nccl-tests is there already"):
+    with pytest.raises(Failure, match="nccl-tests already exists"):
         benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 2, timeout=5)
     assert (api.there, api.did) == (["MPIJob"], [])

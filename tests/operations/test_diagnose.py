@@ -175,7 +175,7 @@ def test_the_archive_has_nodes_and_cluster_and_no_secret(
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
     # The controller's answer was cut short: that is said, and the rest is there.
     assert code == Exit.CANNOT_KNOW
-    assert found["failures"][0].startswith("controller-1: its answer was cut")
+    assert found["failures"][0].startswith("controller-1: its answer was truncated")
     assert "Failed: controller-1" in files["README.txt"]
     assert found["left_out"] == ["workers-1"], "it is well"
 

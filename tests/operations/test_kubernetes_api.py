@@ -56,7 +56,7 @@ def test_a_job_is_submitted_once_watched_and_taken_away(api: KubernetesApi) -> N
     objects, phases = render("device-check", settings), list[str]()
     job_run.check(api, objects, settings)
     job_run.submit(api, objects)
-    with pytest.raises(Failure, match="is there already"):
+    with pytest.raises(Failure, match="already exists"):
         job_run.check(api, objects, settings)
     with pytest.raises(Failure, match="did not end"):
         job_run.follow(api, objects, lambda _: None, phases.append, 5, pause=0.5)

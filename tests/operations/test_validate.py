@@ -381,7 +381,7 @@ def test_a_device_check_that_is_already_running_is_left_alone(
     for name in ("cluster", "counts", "subnet", "security_groups", "file_system", "kubernetes"):
         monkeypatch.setattr(validation, name, lambda: iter(()))
     (check,) = validation.run()
-    assert (check.result, "is there already" in check.detail) == ("UNKNOWN", True)
+    assert (check.result, "already exists" in check.detail) == ("UNKNOWN", True)
     assert api.did == []
 
 
