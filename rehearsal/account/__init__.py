@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 from moto import mock_aws
 
-from . import (
+# Each makes its types known.
+from . import (  # noqa: F401
     access_entries,
     compute_quotas,
     ec2,
@@ -50,23 +51,6 @@ T = TypeVar("T")
 RETRIES = 5
 
 moto_settings.apply()
-for _module in (
-    access_entries,
-    compute_quotas,
-    ec2,
-    eks,
-    hyperpod,
-    iam,
-    kubernetes,
-    notices,
-    rds,
-    records,
-    releases,
-    s3,
-    scrapers,
-    services,
-):
-    _module.register_kinds()
 
 
 class Account(Books):

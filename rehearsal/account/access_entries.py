@@ -89,23 +89,21 @@ def _update(account: Books, live: Live, i: Inputs) -> None:
     _check_groups(i)
 
 
-def register_kinds() -> None:
-    """Make the types known."""
-    register(
-        record(
-            ACCESS_ENTRY,
-            _SCHEMA,
-            _entry,
-            translate=_properties,
-            on_update=_update,
-            check=_check_type,
-        )
+register(
+    record(
+        ACCESS_ENTRY,
+        _SCHEMA,
+        _entry,
+        translate=_properties,
+        on_update=_update,
+        check=_check_type,
     )
-    register(record(NATIVE_ACCESS_ENTRY, _SCHEMA, _native_entry, on_update=_update))
-    register(
-        Kind(
-            token="aws:eks/accessPolicyAssociation:AccessPolicyAssociation",
-            create=_policy,
-            delete=lambda account, live: None,
-        )
+)
+register(record(NATIVE_ACCESS_ENTRY, _SCHEMA, _native_entry, on_update=_update))
+register(
+    Kind(
+        token="aws:eks/accessPolicyAssociation:AccessPolicyAssociation",
+        create=_policy,
+        delete=lambda account, live: None,
     )
+)

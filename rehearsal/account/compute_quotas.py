@@ -42,6 +42,4 @@ def _check_types(cluster: Inputs, i: Inputs) -> None:
             raise Refused("ValidationException", f"the cluster has no instance group of {one['instanceType']}")
 
 
-def register_kinds() -> None:
-    """Make the type known."""
-    register(record(TOKEN, "AWS::SageMaker::ComputeQuota", _create))
+register(record(TOKEN, "AWS::SageMaker::ComputeQuota", _create))

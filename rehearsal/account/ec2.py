@@ -335,7 +335,7 @@ _UPDATES = {
 }
 
 
-def register_kinds() -> None:
+def _register_kinds() -> None:
     """Make the EC2 types known."""
 
     def simple(operation: str, parameter: str) -> Any:
@@ -369,3 +369,6 @@ def register_kinds() -> None:
         register(Kind(token=f"aws:{token}", create=create, delete=delete, update=update))
     for direction in ("ingress", "egress"):
         register(_rule(direction))
+
+
+_register_kinds()

@@ -176,31 +176,29 @@ def _association(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     }
 
 
-def register_kinds() -> None:
-    """Make the EKS types known."""
-    register(
-        record(
-            CLUSTER,
-            "AWS::EKS::Cluster",
-            _cluster,
-            translate=_cluster_properties,
-            on_update=_update_cluster,
-            on_delete=_delete_cluster,
-        )
+register(
+    record(
+        CLUSTER,
+        "AWS::EKS::Cluster",
+        _cluster,
+        translate=_cluster_properties,
+        on_update=_update_cluster,
+        on_delete=_delete_cluster,
     )
-    register(
-        record(
-            "aws:eks/addon:Addon",
-            "AWS::EKS::Addon",
-            _addon,
-            translate=_addon_properties,
-            on_update=lambda account, live, i: _check_addon(in_cluster(account, i), i),
-        )
+)
+register(
+    record(
+        "aws:eks/addon:Addon",
+        "AWS::EKS::Addon",
+        _addon,
+        translate=_addon_properties,
+        on_update=lambda account, live, i: _check_addon(in_cluster(account, i), i),
     )
-    register(
-        record(
-            "aws:eks/podIdentityAssociation:PodIdentityAssociation",
-            "AWS::EKS::PodIdentityAssociation",
-            _association,
-        )
+)
+register(
+    record(
+        "aws:eks/podIdentityAssociation:PodIdentityAssociation",
+        "AWS::EKS::PodIdentityAssociation",
+        _association,
     )
+)

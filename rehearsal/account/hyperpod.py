@@ -330,6 +330,4 @@ def _check_blocks(account: Books, cluster: Live) -> None:
             )
 
 
-def register_kinds() -> None:
-    """Make the cluster type known."""
-    register(record(HYPERPOD_CLUSTER, "AWS::SageMaker::Cluster", _create, on_update=_update))
+register(record(HYPERPOD_CLUSTER, "AWS::SageMaker::Cluster", _create, on_update=_update))

@@ -71,22 +71,20 @@ def _in_moto(arn: str) -> str:
     return "arn:aws:" + arn.split(":", 2)[2]
 
 
-def register_kinds() -> None:
-    """Make the IAM types known."""
-    register(
-        Kind(
-            token="aws:iam/role:Role",
-            create=_role,
-            delete=lambda account, live: account.client("iam").delete_role(RoleName=live.id),
-            update=_update_role,
-        )
+register(
+    Kind(
+        token="aws:iam/role:Role",
+        create=_role,
+        delete=lambda account, live: account.client("iam").delete_role(RoleName=live.id),
+        update=_update_role,
     )
-    register(
-        Kind(
-            token="aws:iam/rolePolicy:RolePolicy",
-            create=_role_policy,
-            delete=_delete_role_policy,
-            update=_update_role_policy,
-        )
+)
+register(
+    Kind(
+        token="aws:iam/rolePolicy:RolePolicy",
+        create=_role_policy,
+        delete=_delete_role_policy,
+        update=_update_role_policy,
     )
-    register(Kind(token="aws:iam/rolePolicyAttachment:RolePolicyAttachment", create=_attachment, delete=_detach))
+)
+register(Kind(token="aws:iam/rolePolicyAttachment:RolePolicyAttachment", create=_attachment, delete=_detach))

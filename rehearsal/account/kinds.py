@@ -83,9 +83,9 @@ KINDS: dict[str, Kind] = {}
 _FAMILIES: list[Callable[[str], Kind | None]] = []
 
 
-def register(kind: Kind) -> None:
-    """Make a type known to every account."""
-    KINDS[kind.token] = kind
+def register(*kinds: Kind) -> None:
+    """Make types known to every account."""
+    KINDS.update({kind.token: kind for kind in kinds})
 
 
 def family(find: Callable[[str], Kind | None]) -> None:

@@ -114,6 +114,4 @@ def _kind(token: str) -> Kind | None:
     return Kind(token=token, create=_create, delete=_delete, update=_update, fixed=replacing_paths(token))
 
 
-def register_kinds() -> None:
-    """Make all Kubernetes types known."""
-    family(_kind)
+family(_kind)

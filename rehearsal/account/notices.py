@@ -130,40 +130,36 @@ def _update_manager(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     return {}
 
 
-def register_kinds() -> None:
-    """Make these types known."""
-    kinds = (
-        Kind(
-            token="aws:sns/topic:Topic",
-            create=_topic,
-            delete=lambda account, live: account.client("sns").delete_topic(TopicArn=live.id),
-            update=_update_topic,
-        ),
-        Kind(
-            token="aws:sns/topicPolicy:TopicPolicy",
-            create=_topic_policy,
-            # The provider puts back the policy that a new topic has; the topic goes next.
-            delete=lambda account, live: None,
-            update=lambda account, live, i: _topic_policy(account, i)[1],
-        ),
-        Kind(
-            token="aws:sns/topicSubscription:TopicSubscription",
-            create=_subscription,
-            delete=lambda account, live: account.client("sns").unsubscribe(SubscriptionArn=live.id),
-        ),
-        Kind(
-            token="aws:cloudwatch/metricAlarm:MetricAlarm",
-            create=_alarm,
-            delete=lambda account, live: account.client("cloudwatch").delete_alarms(AlarmNames=[live.id]),
-            update=lambda account, live, i: _alarm(account, i)[1],
-        ),
-        Kind(
-            token="aws:cloudwatch/dashboard:Dashboard",
-            create=_dashboard,
-            delete=lambda account, live: account.client("cloudwatch").delete_dashboards(DashboardNames=[live.id]),
-            update=lambda account, live, i: _dashboard(account, i)[1],
-        ),
-        Kind(token=_MANAGER, create=_manager, delete=lambda account, live: None, update=_update_manager),
-    )
-    for kind in kinds:
-        register(kind)
+register(
+    Kind(
+        token="aws:sns/topic:Topic",
+        create=_topic,
+        delete=lambda account, live: account.client("sns").delete_topic(TopicArn=live.id),
+        update=_update_topic,
+    ),
+    Kind(
+        token="aws:sns/topicPolicy:TopicPolicy",
+        create=_topic_policy,
+        # The provider puts back the policy that a new topic has; the topic goes next.
+        delete=lambda account, live: None,
+        update=lambda account, live, i: _topic_policy(account, i)[1],
+    ),
+    Kind(
+        token="aws:sns/topicSubscription:TopicSubscription",
+        create=_subscription,
+        delete=lambda account, live: account.client("sns").unsubscribe(SubscriptionArn=live.id),
+    ),
+    Kind(
+        token="aws:cloudwatch/metricAlarm:MetricAlarm",
+        create=_alarm,
+        delete=lambda account, live: account.client("cloudwatch").delete_alarms(AlarmNames=[live.id]),
+        update=lambda account, live, i: _alarm(account, i)[1],
+    ),
+    Kind(
+        token="aws:cloudwatch/dashboard:Dashboard",
+        create=_dashboard,
+        delete=lambda account, live: account.client("cloudwatch").delete_dashboards(DashboardNames=[live.id]),
+        update=lambda account, live, i: _dashboard(account, i)[1],
+    ),
+    Kind(token=_MANAGER, create=_manager, delete=lambda account, live: None, update=_update_manager),
+)

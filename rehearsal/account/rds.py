@@ -126,28 +126,26 @@ def _delete_instance(account: Books, live: Live) -> None:
     )
 
 
-def register_kinds() -> None:
-    """Make these types known."""
-    register(
-        Kind(
-            token=_SUBNETS,
-            create=_subnet_group,
-            delete=lambda account, live: account.client("rds").delete_db_subnet_group(DBSubnetGroupName=live.id),
-        )
+register(
+    Kind(
+        token=_SUBNETS,
+        create=_subnet_group,
+        delete=lambda account, live: account.client("rds").delete_db_subnet_group(DBSubnetGroupName=live.id),
     )
-    register(
-        Kind(
-            token="aws:rds/parameterGroup:ParameterGroup",
-            create=_parameter_group,
-            delete=lambda account, live: account.client("rds").delete_db_parameter_group(DBParameterGroupName=live.id),
-            update=lambda account, live, i: _parameters(account, i),
-        )
+)
+register(
+    Kind(
+        token="aws:rds/parameterGroup:ParameterGroup",
+        create=_parameter_group,
+        delete=lambda account, live: account.client("rds").delete_db_parameter_group(DBParameterGroupName=live.id),
+        update=lambda account, live, i: _parameters(account, i),
     )
-    register(
-        Kind(
-            token="aws:rds/instance:Instance",
-            create=_instance,
-            delete=_delete_instance,
-            update=_update_instance,
-        )
+)
+register(
+    Kind(
+        token="aws:rds/instance:Instance",
+        create=_instance,
+        delete=_delete_instance,
+        update=_update_instance,
     )
+)

@@ -217,34 +217,30 @@ def _int(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def register_kinds() -> None:
-    """Make the recorded types known."""
-    register(
-        record(
-            "aws:fsx/lustreFileSystem:LustreFileSystem",
-            "AWS::FSx::FileSystem",
-            _lustre,
-            translate=_lustre_properties,
-            on_update=_update_lustre,
-        )
+register(
+    record(
+        "aws:fsx/lustreFileSystem:LustreFileSystem",
+        "AWS::FSx::FileSystem",
+        _lustre,
+        translate=_lustre_properties,
+        on_update=_update_lustre,
     )
-    register(
-        record(
-            "aws:fsx/openZfsFileSystem:OpenZfsFileSystem",
-            "AWS::FSx::FileSystem",
-            _home,
-            translate=_home_properties,
-            on_update=lambda account, live, inputs: check_openzfs_update(live, inputs, account.now),
-        )
+)
+register(
+    record(
+        "aws:fsx/openZfsFileSystem:OpenZfsFileSystem",
+        "AWS::FSx::FileSystem",
+        _home,
+        translate=_home_properties,
+        on_update=lambda account, live, inputs: check_openzfs_update(live, inputs, account.now),
     )
-    register(
-        record(
-            "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
-            "AWS::FSx::DataRepositoryAssociation",
-            _link,
-            translate=_link_properties,
-        )
+)
+register(
+    record(
+        "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
+        "AWS::FSx::DataRepositoryAssociation",
+        _link,
+        translate=_link_properties,
     )
-    register(
-        record("aws:grafana/workspace:Workspace", "AWS::Grafana::Workspace", _grafana, translate=_grafana_properties)
-    )
+)
+register(record("aws:grafana/workspace:Workspace", "AWS::Grafana::Workspace", _grafana, translate=_grafana_properties))

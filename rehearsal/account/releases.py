@@ -45,15 +45,13 @@ def _update(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     return {}
 
 
-def register_kinds() -> None:
-    """Make Helm's type known."""
-    register(
-        Kind(
-            token=RELEASE,
-            create=_release,
-            delete=lambda account, live: None,
-            update=_update,
-            # pulumi-kubernetes: a release is upgraded in place, under its name in its namespace.
-            fixed=frozenset({"name", "namespace"}),
-        )
+register(
+    Kind(
+        token=RELEASE,
+        create=_release,
+        delete=lambda account, live: None,
+        update=_update,
+        # pulumi-kubernetes: a release is upgraded in place, under its name in its namespace.
+        fixed=frozenset({"name", "namespace"}),
     )
+)

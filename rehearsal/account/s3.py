@@ -184,7 +184,7 @@ def _delete_object(account: Books, live: Live) -> None:
         books.delete_object(bucket, key, version_id=version.version_id)
 
 
-def register_kinds() -> None:
+def _register_kinds() -> None:
     """Make the S3 types known."""
     register(
         Kind(
@@ -244,3 +244,6 @@ def register_kinds() -> None:
             update=lambda account, live, i: _put(account, i),
         )
     )
+
+
+_register_kinds()

@@ -87,6 +87,4 @@ def _seconds(text: str) -> float:
     return sum(int(number) * _UNITS[unit] for number, unit in _DURATION.findall(text))
 
 
-def register_kinds() -> None:
-    """Make the type known."""
-    register(record(_TOKEN, "AWS::APS::Scraper", _create, translate=_properties, on_update=_update))
+register(record(_TOKEN, "AWS::APS::Scraper", _create, translate=_properties, on_update=_update))

@@ -206,71 +206,67 @@ def _delete_repository(account: Books, live: Live) -> None:
     account.client("ecr").delete_repository(repositoryName=live.id, force=bool(live.inputs.get("forceDelete")))
 
 
-def register_kinds() -> None:
-    """Make these services' types known."""
-    kinds = (
-        Kind(
-            token="aws:kms/key:Key",
-            create=_key,
-            delete=_delete_key,
-            update=lambda account, live, i: {},
+register(
+    Kind(
+        token="aws:kms/key:Key",
+        create=_key,
+        delete=_delete_key,
+        update=lambda account, live, i: {},
+    ),
+    Kind(
+        token="aws:ecr/repository:Repository",
+        create=_repository,
+        delete=_delete_repository,
+        update=lambda account, live, i: {},
+    ),
+    Kind(
+        token="aws:cloudwatch/logGroup:LogGroup",
+        create=_log_group,
+        delete=lambda account, live: account.client("logs").delete_log_group(logGroupName=live.id),
+        update=_update_log_group,
+    ),
+    Kind(
+        token=_LOG_POLICY,
+        create=_log_policy,
+        delete=_delete_log_policy,
+        update=_update_log_policy,
+    ),
+    Kind(
+        token="aws:cloudwatch/eventRule:EventRule",
+        create=_rule,
+        delete=lambda account, live: account.client("events").delete_rule(Name=live.id),
+        update=lambda account, live, i: _rule(account, i)[1],
+    ),
+    Kind(
+        token="aws:cloudwatch/eventTarget:EventTarget",
+        create=_target,
+        delete=_delete_target,
+        update=_update_target,
+    ),
+    Kind(
+        token="aws:ssm/parameter:Parameter",
+        create=_parameter,
+        delete=lambda account, live: account.client("ssm").delete_parameter(Name=live.id),
+        update=lambda account, live, i: _parameter(account, i, overwrite=True)[1],
+    ),
+    Kind(
+        token="aws:ssm/document:Document",
+        create=_document,
+        delete=lambda account, live: account.client("ssm").delete_document(Name=live.id),
+        update=_update_document,
+    ),
+    Kind(
+        token="aws:amp/workspace:Workspace",
+        create=_workspace,
+        delete=lambda account, live: account.client("amp").delete_workspace(workspaceId=live.id),
+        update=lambda account, live, i: (
+            account.client("amp").update_workspace_alias(workspaceId=live.id, alias=i["alias"]) and {}
         ),
-        Kind(
-            token="aws:ecr/repository:Repository",
-            create=_repository,
-            delete=_delete_repository,
-            update=lambda account, live, i: {},
-        ),
-        Kind(
-            token="aws:cloudwatch/logGroup:LogGroup",
-            create=_log_group,
-            delete=lambda account, live: account.client("logs").delete_log_group(logGroupName=live.id),
-            update=_update_log_group,
-        ),
-        Kind(
-            token=_LOG_POLICY,
-            create=_log_policy,
-            delete=_delete_log_policy,
-            update=_update_log_policy,
-        ),
-        Kind(
-            token="aws:cloudwatch/eventRule:EventRule",
-            create=_rule,
-            delete=lambda account, live: account.client("events").delete_rule(Name=live.id),
-            update=lambda account, live, i: _rule(account, i)[1],
-        ),
-        Kind(
-            token="aws:cloudwatch/eventTarget:EventTarget",
-            create=_target,
-            delete=_delete_target,
-            update=_update_target,
-        ),
-        Kind(
-            token="aws:ssm/parameter:Parameter",
-            create=_parameter,
-            delete=lambda account, live: account.client("ssm").delete_parameter(Name=live.id),
-            update=lambda account, live, i: _parameter(account, i, overwrite=True)[1],
-        ),
-        Kind(
-            token="aws:ssm/document:Document",
-            create=_document,
-            delete=lambda account, live: account.client("ssm").delete_document(Name=live.id),
-            update=_update_document,
-        ),
-        Kind(
-            token="aws:amp/workspace:Workspace",
-            create=_workspace,
-            delete=lambda account, live: account.client("amp").delete_workspace(workspaceId=live.id),
-            update=lambda account, live, i: (
-                account.client("amp").update_workspace_alias(workspaceId=live.id, alias=i["alias"]) and {}
-            ),
-        ),
-        Kind(
-            token="aws:amp/ruleGroupNamespace:RuleGroupNamespace",
-            create=_rules,
-            delete=_delete_rules,
-            update=_update_rules,
-        ),
-    )
-    for kind in kinds:
-        register(kind)
+    ),
+    Kind(
+        token="aws:amp/ruleGroupNamespace:RuleGroupNamespace",
+        create=_rules,
+        delete=_delete_rules,
+        update=_update_rules,
+    ),
+)
