@@ -219,9 +219,9 @@ class Validation:
                 continue
             name = f"{_JOB} on {group.name}"
             by_hand = f"hyperpod job run {self._target.stack} {_JOB} --group {group.name}"
-            # It asks for every node that the group can have.
             if not self._run_jobs or group.follows_demand:
-                hint = f"validate --run-jobs, or {by_hand}"
+                more = f"Karpenter would add {group.count} nodes for it: " if group.follows_demand else ""
+                hint = f"{more}{by_hand}" if more else f"validate --run-jobs, or {by_hand}"
                 yield Check(name=name, result="UNKNOWN", detail="not run: /fsx and devices in pods", hint=hint)
                 continue
             try:

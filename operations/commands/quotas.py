@@ -31,10 +31,19 @@ def quotas_command(stack: console.Stack, as_json: console.Json = False) -> None:
         checks = [*quotas.check(chosen), *plan]
     except NO_CREDENTIALS:
         _show(stack, quotas.unasked(chosen), as_json)
+        note_demand(chosen)
         raise
     _show(stack, checks, as_json)
+    note_demand(chosen)
     results = {one.result for one in checks}
     raise typer.Exit(Exit.FAILED if "FAIL" in results else Exit.CANNOT_KNOW if "UNKNOWN" in results else Exit.GOOD)
+
+
+def note_demand(chosen: target.Target) -> None:
+    """Say which groups need less while they are idle, where people and not programs read it."""
+    for group in chosen.config.worker_groups:
+        if group.follows_demand:
+            console.note(f"Needed with all {group.count} nodes of {group.name}; idle it has none.")
 
 
 def _show(stack: str, checks: list[quotas.Check], as_json: bool) -> None:
