@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlencode
 
@@ -39,17 +40,27 @@ def tagged(target: Target, service: str, kind: str) -> str:
 
 
 def query(target: Target, expression: str) -> dict[str, Any]:
-    """The workspace's answer to a PromQL expression at this moment: its ``data``. Raises Failure.
+    """The workspace's answer to a PromQL expression at this moment: its ``data``. Raises Failure."""
+    return next(answers(target, [{"query": expression}]))
+
+
+def answers(target: Target, questions: Iterable[dict[str, str]]) -> Iterator[dict[str, Any]]:
+    """The workspace's ``data`` for each question, which has its ``query`` and perhaps its ``time``. Raises Failure.
 
     Amazon Managed Service for Prometheus User Guide, "QueryMetrics": signed by the caller, who needs aps:QueryMetrics.
     """
     url = prometheus(target)["prometheusEndpoint"].rstrip("/") + "/api/v1/query"
-    body, headers = urlencode({"query": expression}), {"Content-Type": "application/x-www-form-urlencoded"}
-    request = AWSRequest("POST", url, headers, body)
     credentials = boto3.Session().get_credentials()
     if credentials is None:
         raise cannot_know("a query of metrics cannot be signed without AWS credentials")
-    SigV4Auth(credentials, "aps", target.aws.region).add_auth(request)
+    signer = SigV4Auth(credentials, "aps", target.aws.region)
+    for question in questions:
+        yield _answer(signer, url, urlencode(question))
+
+
+def _answer(signer: SigV4Auth, url: str, body: str) -> dict[str, Any]:
+    request = AWSRequest("POST", url, {"Content-Type": "application/x-www-form-urlencoded"}, body)
+    signer.add_auth(request)
     try:
         answer = requests.post(url, data=body, headers=dict(request.headers), timeout=_SECONDS, allow_redirects=False)
         found = answer.json()

@@ -1,12 +1,16 @@
-"""``usage``: accelerator hours and dollars by account and user, from Slurm's record of jobs and the price table."""
+"""``usage``: accelerator hours and dollars by account and user, from Slurm's record of jobs and the price table.
+
+On EKS by team and instance type, from the requests of running pods, which the stack's Prometheus workspace keeps.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from hyperpod_node.slurm.conf import expand
 
@@ -28,18 +32,37 @@ SACCT = (
 )
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?)?")
 _SECONDS = 3600.0
+# On EKS: how far apart pods are counted, and how much of the past one query reads (Amazon Managed Service for
+# Prometheus limits the samples of a query).
+_STEP_MINUTES, _PIECE_SECONDS = 5, 86_400
+# The devices of a pod, by the names that kube-state-metrics makes of Kubernetes' and of task governance's.
+_DEVICES = "nvidia_com_gpu|aws_amazon_com_neuron(device)?"
+_HELD = """
+sum by (namespace, instance_type) (
+  sum by (namespace, node) (
+    max by (namespace, pod, container, node, resource) (
+      kube_pod_container_resource_requests{cluster_name="CLUSTER", resource=~"DEVICES", node!=""}
+    ) and on (namespace, pod) kube_pod_status_phase{cluster_name="CLUSTER", phase="Running"} == 1
+  ) * on (node) group_left (instance_type)
+    max by (node, instance_type) (last_over_time(hyperpod_node_info{cluster="CLUSTER"}[10m]))
+)"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
     """What one user's jobs have used of one account. ``gpu_hours`` are hours of GPUs, or of Trainium chips; ``usd`` is
-    None where the price of some of them is unknown."""
+    None where the price of some of them is unknown.
+
+    On EKS ``account`` is a team, or a namespace of others, and has a use for each ``instance_type``. Kubernetes knows
+    no users of pods, and the metrics no jobs.
+    """
 
     account: str
-    user: str
-    jobs: int
+    user: str = ""
+    jobs: int | None = None
     gpu_hours: float
     usd: float | None
+    instance_type: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,14 +107,57 @@ def start(since: str | None, now: datetime) -> str:
 
 def ask(target: Target, since: str) -> Usage:
     """Ask the controller. Raises Failure where there is no accounting, or it does not answer."""
-    if target.on_eks:
-        raise bad_input("usage is of Slurm's accounting", "on EKS, Kueue's metrics have it: docs/metrics.md")
     nodes = cluster_nodes.list_nodes(target)
     ran = sessions.run_remote(target, cluster_nodes.controller(nodes), SACCT.format(since=since), timeout=300)
     if ran.code != 0:
         hint = "without hyperpod:slurm.accounting Slurm may keep none (docs/slurm-teams.md, Accounting)"
         raise Failure(f"sacct on the controller ended with {ran.code}: {ran.output.strip()}", hint)
     return read(target.config, nodes, ran.output.splitlines(), since)
+
+
+def questions(target: Target, since: str, now: datetime) -> list[dict[str, str]]:
+    """What to ask the stack's workspace, a day at a time. Raises Failure where it has none."""
+    if not target.config.settings.observability.with_prometheus:
+        raise bad_input(
+            f"{target.stack} keeps no metrics, from which the use of EKS is added up",
+            "set hyperpod:observability.prometheus to create and deploy; use counts from then on (docs/metrics.md)",
+        )
+    begin, end = int(datetime.fromisoformat(since).replace(tzinfo=UTC).timestamp()), int(now.timestamp())
+    pieces = [(start, min(start + _PIECE_SECONDS, end)) for start in range(begin, end, _PIECE_SECONDS)]
+    return [{"query": held(target.cluster_name, to - start), "time": str(to)} for start, to in pieces]
+
+
+def held(cluster: str, seconds: int) -> str:
+    """The PromQL expression for the hours of accelerators that running pods held in the last ``seconds``, by namespace
+    and instance type. The first moment belongs to the time before.
+    """
+    inner = _HELD.replace("CLUSTER", cluster).replace("DEVICES", _DEVICES)
+    return f"sum_over_time(({inner})[{max(seconds - 1, 1)}s:{_STEP_MINUTES}m]) * {_STEP_MINUTES} / 60"
+
+
+def read_metrics(config: Config, answers: Iterable[Mapping[str, Any]], since: str) -> Usage:
+    """Add up the workspace's answers to ``questions``."""
+    teams = {config.settings.namespace_of(team.name): team.name for team in config.settings.namespaces}
+    hours: dict[tuple[str, str], float] = {}
+    for sample in (one for answer in answers for one in answer["result"]):
+        namespace = sample["metric"]["namespace"]
+        key = teams.get(namespace, namespace), sample["metric"]["instance_type"]
+        hours[key] = hours.get(key, 0.0) + float(sample["value"][1])
+    uses = [
+        Use(account=key[0], instance_type=key[1], gpu_hours=round(used, 4), usd=_cents(_plus(0.0, used, _rate(key[1]))))
+        for key, used in hours.items()
+    ]
+    notes = (
+        "a pod pays for the accelerators that it requests while it runs, at the tables' rate; idle ones are extra",
+        f"pods are counted every {_STEP_MINUTES} minutes; Kubernetes keeps no record of who started them",
+        *_doubts([*_types(config), *(kind for _, kind in hours)]),
+    )
+    return Usage(cluster=config.settings.cluster_name, since=since, uses=tuple(sorted(uses, key=_order)), notes=notes)
+
+
+def _order(use: Use) -> tuple[bool, float, float, str, str]:
+    """Unknown prices first, then the most expensive."""
+    return use.usd is not None, -(use.usd or 0.0), -use.gpu_hours, use.account, use.user or use.instance_type
 
 
 def read(config: Config, nodes: Sequence[Node], lines: Iterable[str], since: str) -> Usage:
@@ -118,7 +184,7 @@ def read(config: Config, nodes: Sequence[Node], lines: Iterable[str], since: str
         Use(account=key[0], user=key[1], jobs=len(jobs[key]), gpu_hours=round(used, 4), usd=_cents(dollars[key]))
         for key, used in hours.items()
     ]
-    uses.sort(key=lambda use: (use.usd is not None, -(use.usd or 0.0), -use.gpu_hours, use.account, use.user))
+    uses.sort(key=_order)
     notes = [
         "a job pays for the accelerators that it holds, at the tables' rate of their instances; idle ones are extra"
     ]
@@ -186,7 +252,8 @@ def _accelerators(tres: str) -> int:
 
 
 def draw(usage: Usage, path: Path) -> None:
-    """Bars of dollars by account, with a part for each user; the file name's extension sets the format."""
+    """Bars of dollars by account, with a part for each user, on EKS for each instance type; the file name's extension
+    sets the format."""
     # Importing it takes a second. Figures go to files: no window and no pyplot state.
     from matplotlib.figure import Figure
 
@@ -194,8 +261,8 @@ def draw(usage: Usage, path: Path) -> None:
     figure = Figure(figsize=(9, 1.8 + 0.6 * len(accounts)), layout="constrained")
     axes = figure.subplots()
     ends = dict.fromkeys(accounts, 0.0)
-    for user in dict.fromkeys(use.user for use in usage.uses):
-        own = [use for use in usage.uses if use.user == user]
+    for user in dict.fromkeys(use.user or use.instance_type for use in usage.uses):
+        own = [use for use in usage.uses if (use.user or use.instance_type) == user]
         shown = [use.usd or 0.0 for use in own]
         axes.barh([use.account for use in own], shown, left=[ends[use.account] for use in own], label=user)
         for use in own:
@@ -211,6 +278,6 @@ def draw(usage: Usage, path: Path) -> None:
     axes.set_title(f"{usage.cluster} since {usage.since}: {usage.gpu_hours:,.0f} accelerator hours, {usage.dollars}")
     axes.grid(visible=True, axis="x", alpha=0.3)
     if accounts:
-        axes.legend(title="user")
+        axes.legend(title="instance type" if usage.uses[0].instance_type else "user")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)

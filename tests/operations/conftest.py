@@ -6,8 +6,9 @@ import pytest
 
 from tests.operations.aws import aws, kubernetes, on, plugin, refusing
 from tests.operations.small import project
+from tests.operations.workspace import workspace
 
-__all__ = ["aws", "kubernetes", "on", "plugin", "project", "refusing"]
+__all__ = ["aws", "kubernetes", "on", "plugin", "project", "refusing", "workspace"]
 
 
 @pytest.fixture(autouse=True)

@@ -149,9 +149,17 @@ def test_a_stack_without_accounting_is_told_before_anyone_is_asked(
 
 
 def test_eks_has_no_accounts_of_slurm(aws: StubbedAws) -> None:
-    for ask in (lambda target: usage.ask(target, "2026-11-01"), lambda target: slurm_accounts.apply(target, True)):
-        with pytest.raises(Failure, match="Slurm"):
-            ask(stack(aws, "eks-gpu"))
+    with pytest.raises(Failure, match="Slurm"):
+        slurm_accounts.apply(stack(aws, "eks-gpu"), True)
+
+
+def test_a_stack_on_eks_without_metrics_is_told_which_key_starts_them(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(aws)
+    code, _, err = run(capsys, "usage", "eks-gpu")
+    assert code == Exit.BAD_INPUT
+    assert "set hyperpod:observability.prometheus to create" in err
 
 
 def test_the_controller_gets_the_accounts_of_the_configuration(aws: StubbedAws, said: dict[str, str]) -> None:
