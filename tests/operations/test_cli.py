@@ -182,9 +182,6 @@ def test_a_command_line_that_cannot_be_is_json_too(
     code, document = run_json(capsys, *words)
     assert (code, document["exit_code"]) == (Exit.BAD_INPUT, Exit.BAD_INPUT)
     assert said in document["error"]
-    code, out, err = run(capsys, *words)
-    assert (code, out) == (Exit.BAD_INPUT, "")
-    assert said in err
 
 
 def test_ctrl_c_and_ctrl_d_at_a_question_are_no_traceback_and_alike(
