@@ -122,15 +122,20 @@ class Queues(ComponentResource):
             for name, labels in TOPOLOGIES.items()
             if name in named
         ]
+        flavors = []
         for group in args.groups:
             metadata, spec = {"name": flavor_name(group, args.topology)}, flavor(group, args.topology)
-            self._declare(f"flavor-{group.name}", "ResourceFlavor", metadata, *self._first, *topologies, spec=spec)
+            after = (*self._first, *topologies)
+            flavors.append(self._declare(f"flavor-{group.name}", "ResourceFlavor", metadata, *after, spec=spec))
+        # Kueue keeps a flavor until no queue names it. Flavors that wait for a topology may come after the queues.
+        named_flavors = flavors if args.topology else ()
         before, queues = 0.0, {}
         for namespace, share in args.shares.items():
             queue = cluster_queue(namespace, args.groups, share, before, topology=args.topology)
             before += share
             metadata = {"name": namespace}
-            queues[namespace] = self._declare(f"queue-{namespace}", "ClusterQueue", metadata, *self._first, spec=queue)
+            after = (*self._first, *named_flavors)
+            queues[namespace] = self._declare(f"queue-{namespace}", "ClusterQueue", metadata, *after, spec=queue)
         self.cluster_queues = queues
 
     def admit_jobs(self, homes: Mapping[str, pulumi.Resource]) -> None:

@@ -50,7 +50,9 @@ def run() -> Iterator[Run]:
         deployer.apply(plan.before_nodes)
         assert join(plane.kubectl, [with_devices(config, node) for node in nodes_of(config)])
         deployer.apply([step for step in plan.after_nodes if "directories" not in step.name])
-        yield Run(plane, config, pods, Declared(plane.kubectl, config, plan, deployer))
+        stack = Declared(plane.kubectl, config, plan, deployer)
+        yield Run(plane, config, pods, stack)
+        assert stack.take_down() == []
 
 
 def spines(run: Run, job: Submitted) -> list[str]:
