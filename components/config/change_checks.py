@@ -76,6 +76,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
         "authenticationMode": settings.authentication_mode if settings.orchestrator == "eks" else "",
         **({"queues": settings.charts.queues} if settings.orchestrator == "eks" else {}),
         **({"autoscaling": True} if settings.autoscaling else {}),
+        **({"checkpointMemory": True} if settings.charts.checkpoint_memory_percent else {}),
     }
 
 
@@ -177,6 +178,13 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
             key="hyperpod:autoscaling",
             what="the cluster has Karpenter, and AWS would keep it with a role that is gone",
             fix="enabled false turns it off",
+        )
+    if before.get("checkpointMemory") and config.settings.charts.checkpoint_memory_percent is None:
+        # The same page, TieredStorageConfig: an update without it changes nothing.
+        yield Problem(
+            key="hyperpod:charts.checkpointMemoryPercent",
+            what="the cluster's nodes keep checkpoints in memory, and would go on without the key",
+            fix="0 turns it off",
         )
     if {before.get("queues"), after.get("queues")} == {"kueue", "task-governance"}:
         # Amazon SageMaker Developer Guide, "Task governance setup", "Kueue settings": the add-on installs Kueue, too.

@@ -74,7 +74,7 @@ class Charts(Model):
     """Place each job on nodes that are near each other in EC2's network. Kueue then gives no job to nodes without the
     labels of its layers: check them first with `hyperpod node list STACK --topology`. With `queues` kueue only."""
     checkpoint_memory_percent: Annotated[
-        StrictInt | None, Change("in place", "in place; 0 turns it off, and without the key HyperPod keeps what it has")
+        StrictInt | None, Change("in part", "in place; refused to leave it out again: 0 turns it off")
     ] = None
     """Percentage of each node's memory for checkpoints, 20 to 80, by HyperPod's managed tiered checkpointing; jobs get
     the rest. 0: off."""

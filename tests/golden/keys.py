@@ -168,6 +168,8 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"workers": [FAST, OLD], "autoscaling": {}},
         {"autoscaling.consolidation": "WhenEmptyOrUnderutilized"},
         {"autoscaling.consolidateAfter": "5m"},
+        {"charts.checkpointMemoryPercent": None},
+        {"charts.checkpointMemoryPercent": 0},
         {"autoscaling.disruptionBudget": "50%"},
         {"administratorRoleArns": [f"{ROLE}/admin"]},
         {"observability.logs": False},

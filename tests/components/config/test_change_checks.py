@@ -87,6 +87,7 @@ BAD: dict[str, Change] = {
     "older authentication": Change(
         "eks-gpu", {}, {"authenticationMode": "API_AND_CONFIG_MAP", "kubernetesApiCidrs": ["52.94.76.1/32"]}
     ),
+    "checkpoints' memory left out": Change("eks-gpu", {"charts": {"checkpointMemoryPercent": 30}}, {"charts": {}}),
     "Karpenter left out": Change("eks-gpu", DEMAND, {"workers": [P5], "autoscaling": {}}),
     "fixed nodes that follow demand": Change("eks-gpu", {"workers": [P5, FIXED]}, DEMAND),
     "nodes that follow demand no more": Change(
