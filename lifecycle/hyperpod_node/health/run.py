@@ -25,6 +25,8 @@ METRICS = "/var/lib/hyperpod/metrics"
 LOG = "/var/log/hyperpod/health.log"
 # Bytes after which a new log begins; the previous one stays next to it.
 LONGEST_LOG = 1 << 20
+# Seconds; slurmd ends its HealthCheckProgram after as long (slurm.conf(5)).
+LONGEST_RUN = 60.0
 
 
 def once(host: Host) -> List[checks.Result]:
@@ -101,14 +103,16 @@ def table(results: List[checks.Result]) -> List[str]:
 
 
 def main() -> int:
-    """Run the checks, one run at a time."""
+    """Run the checks, one run at a time. If one is under way, wait for its results instead."""
     host = Host(Settings.from_environment())
     os.umask(0o022)
     lock = os.open("/run/hyperpod-health.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        print("hyperpod-health: it is already running here")
+    if not _locked(lock):
+        print(f"hyperpod-health: it is already running here; its results will be in {RESULTS}")
+        try:
+            host.poll("the other run has not ended", lambda: _locked(lock), LONGEST_RUN)
+        except StepError as error:
+            print(f"hyperpod-health: {error}", file=sys.stderr)
         return 0
     try:
         results = once(host)
@@ -122,6 +126,14 @@ def main() -> int:
     if wrong:
         _log(f"{host.wall():.0f} {json.dumps({'wrong': wrong, 'done': done.get('done')}, sort_keys=True)}")
     return 1 if wrong else 0
+
+
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _log(line: str) -> None:

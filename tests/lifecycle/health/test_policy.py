@@ -279,7 +279,12 @@ def test_the_command_shows_every_check_and_logs_a_bad_node(
     assert (int(when), json.loads(said)) == (int(host.wall()), {"wrong": wrong, "done": "drained"})
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert command() == (0, "hyperpod-health: it is already running here\n", "")
+        code, out, err = command()
+        assert (code, out) == (
+            0,
+            "hyperpod-health: it is already running here; its results will be in /run/hyperpod-health/results.json\n",
+        )
+        assert "the other run has not ended within 60 s" in err
     host.path("/etc/hyperpod/node.json").unlink()
     code, _, err = command()
     assert (code, "the lifecycle scripts have not run here" in err) == (2, True)
