@@ -178,8 +178,9 @@ def _arn_or_raise(found: Sequence[str]) -> str:
 
 
 def _tiers(percent: int | None) -> sagemaker.ClusterTieredStorageConfigArgs | None:
-    """Disable is explicit: UpdateCluster without TieredStorageConfig changes nothing (SageMaker Developer Guide,
-    "Removing managed tiered checkpointing").
+    """Ask for Disable by its name (SageMaker API Reference, ClusterTieredStorageConfig, Mode).
+
+    No page says what an update without TieredStorageConfig does; it may change nothing.
     """
     if percent is None:
         return None

@@ -180,10 +180,10 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
             fix="enabled false turns it off",
         )
     if before.get("checkpointMemory") and config.settings.charts.checkpoint_memory_percent is None:
-        # The same page, TieredStorageConfig: an update without it changes nothing.
+        # No page says what an update without TieredStorageConfig does; it may change nothing.
         yield Problem(
             key="hyperpod:charts.checkpointMemoryPercent",
-            what="the cluster's nodes keep checkpoints in memory, and would go on without the key",
+            what="the cluster's nodes keep checkpoints in memory, and may go on without the key",
             fix="0 turns it off",
         )
     if {before.get("queues"), after.get("queues")} == {"kueue", "task-governance"}:

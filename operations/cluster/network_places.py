@@ -53,7 +53,8 @@ def look(target: Target, nodes: Sequence[Node]) -> Network:
 
 def _labelled(target: Target) -> dict[str, tuple[str, ...]]:
     """The path to each Kubernetes node, from the top, by its instance id; without all of its labels none, as for
-    Kueue. EC2's own DescribeInstanceTopology describes the caller's instances, and HyperPod's are in AWS's account.
+    Kueue. EC2's own DescribeInstanceTopology describes the caller's instances, and no page says that HyperPod's are
+    among them.
     """
     found = {}
     for node in cluster_nodes.kubernetes(target).nodes():
