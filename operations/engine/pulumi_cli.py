@@ -25,8 +25,8 @@ Command = Literal["preview", "up", "refresh", "destroy"]
 OnEvent = Callable[[Event], None]
 # Messages that follow the cause; a component's connection closes when one of its children fails.
 _SAYS_NOTHING = re.compile(
-    r"^(update|preview|destroy|refresh) (failed|canceled)|program exited with non-zero|resource monitor shut down"
-    r"|the client connection is closing$"
+    r"^(update|preview|destroy|refresh) (failed|canceled)|program exited with non-zero"
+    r"|[Rr]esource monitor (shut down|has terminated)|the client connection is closing$"
 )
 
 # How long an interrupted command may finish what is in progress, and how long it may take to abandon it.
@@ -188,7 +188,7 @@ def run_command(
         if event.summary_event:
             run.counts.update({events.text(op): n for op, n in event.summary_event.resource_changes.items()})
         if event.diagnostic_event:
-            _note(run, event.diagnostic_event)
+            note(run, event.diagnostic_event)
         if (step := event.resource_pre_event) and _announces(step.metadata):
             _note_change(run, step.metadata)
         if (heard := events.from_automation(event)) is not None:
@@ -221,7 +221,8 @@ def _announces(metadata: Any) -> bool:
     )
 
 
-def _note(run: CommandRun, diagnostic: Any) -> None:
+def note(run: CommandRun, diagnostic: Any) -> None:
+    """Add an engine's diagnostic to what a command came to, unless it only follows a cause."""
     message = str(diagnostic.message).strip().removeprefix(f"{diagnostic.severity}: ")
     if diagnostic.severity == "warning":
         run.warnings.append(message)

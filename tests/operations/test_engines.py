@@ -9,6 +9,7 @@ from typing import Any
 from pulumi import automation
 
 from operations.deployment.engines import PulumiEngine
+from operations.engine.pulumi_cli import CommandRun, note
 
 
 class Stack:
@@ -67,3 +68,16 @@ def test_what_was_never_changed_is_not_written(tmp_path: Path) -> None:
     stack.file.unlink()
     found.restore()
     assert not stack.file.exists()
+
+
+def test_only_causes_count_and_not_what_the_engine_says_after_them() -> None:
+    run = CommandRun()
+    for text in (
+        "the bucket name is taken",
+        "update failed",
+        "Resource monitor has terminated, shutting down",  # Pulumi 3.274
+        "resource monitor shut down while waiting on step's done channel",
+        "rpc error: code = Canceled desc = grpc: the client connection is closing",
+    ):
+        note(run, SimpleNamespace(severity="error", message=f"error: {text}", urn=""))
+    assert [cause.text for cause in run.causes] == ["the bucket name is taken"]
