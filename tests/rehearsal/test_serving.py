@@ -213,6 +213,16 @@ def test_what_needs_kubernetes_names_the_rehearsal_that_has_it() -> None:
             assert (found, words in said) == (code, True), said
 
 
+@pytest.fixture
+def own_file() -> Iterator[None]:
+    """Give the stack's file back as it was: scale writes the number of nodes into it, and the CLI a salt."""
+    file = ROOT / "Pulumi.dev.yaml"
+    before = file.read_bytes()
+    yield
+    file.write_bytes(before)
+
+
+@pytest.mark.usefixtures("own_file")
 @pytest.mark.engine
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("pulumi") is None, reason="there is no Pulumi CLI on PATH")
