@@ -6,7 +6,6 @@ also makes a condition of it. Prints a table; its exit status is 1 if anything i
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
@@ -16,6 +15,7 @@ from typing import Any, Dict, List, Mapping
 from ..facts import node_record
 from ..host.errors import StepError
 from ..host.host import Host
+from ..host.safe_open import take_lock
 from ..host.settings import Settings
 from . import checks, kubernetes, policy
 from .model import FOLDER, UNKNOWN, Subject, load
@@ -107,10 +107,10 @@ def main() -> int:
     host = Host(Settings.from_environment())
     os.umask(0o022)
     lock = os.open("/run/hyperpod-health.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if not _locked(lock):
+    if not take_lock(lock):
         print(f"hyperpod-health: it is already running here; its results will be in {RESULTS}")
         try:
-            host.poll("the other run has not ended", lambda: _locked(lock), LONGEST_RUN)
+            host.poll("the other run has not ended", lambda: take_lock(lock), LONGEST_RUN)
         except StepError as error:
             print(f"hyperpod-health: {error}", file=sys.stderr)
         return 0
@@ -126,14 +126,6 @@ def main() -> int:
     if wrong:
         _log(f"{host.wall():.0f} {json.dumps({'wrong': wrong, 'done': done.get('done')}, sort_keys=True)}")
     return 1 if wrong else 0
-
-
-def _locked(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _log(line: str) -> None:

@@ -82,17 +82,21 @@ def content(path: Path) -> Optional[bytes]:
         raise
 
 
+def take_lock(descriptor: int) -> bool:
+    """Lock an open file for this process until it is closed. Return False if another one has the lock."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def holds_lock(name: str) -> Iterator[bool]:
     """Whether this process holds the lock now. Readers of a file may lock it, so only its owner may read it."""
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(descriptor, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield take_lock(descriptor)
     finally:
         os.close(descriptor)

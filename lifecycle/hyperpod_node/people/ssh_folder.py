@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Iterator
 
 from ..host.errors import StepError
 from ..host.host import Host
+from ..host.safe_open import take_lock
 
 LOCK = ".hyperpod-lock"
 # Other nodes hold the lock for milliseconds; the folder's owner may hold it forever.
@@ -65,14 +65,6 @@ class SshFolder:
         self._host.changes.append(full)
 
 
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 @contextlib.contextmanager
 def opened(host: Host, user: str, home_folder: "int | None" = None) -> Iterator[SshFolder]:
     """Open a user's ~/.ssh, created if missing, for one writer at a time. Raises StepError if it is not a folder.
@@ -106,5 +98,5 @@ def opened(host: Host, user: str, home_folder: "int | None" = None) -> Iterator[
         if host.owner(name) != user:
             host.chown(f"/proc/self/fd/{folder}", user)
             host.changes.append(name)
-        host.poll(f"{name}/{LOCK} stayed locked", lambda: _lock(lock), LOCK_SECONDS)
+        host.poll(f"{name}/{LOCK} stayed locked", lambda: take_lock(lock), LOCK_SECONDS)
         yield SshFolder(host, user, folder)
