@@ -218,7 +218,7 @@ def _anchors(page: Path) -> list[str]:
     """The headings of a page as GitHub links to them, and the anchors that the page sets itself."""
     text = page.read_text()
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    own = re.findall(r'^<a id="(.+)"></a>$', text, re.MULTILINE)
+    own = re.findall(r'<a id="(.+?)"></a>', text)
     return own + [re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
 
 

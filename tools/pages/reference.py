@@ -77,15 +77,22 @@ def failures() -> str:
 
 
 def _failure(one: advice.Advice) -> str:
-    step = one.step.format(stack="STACK")
-    does = f"    {step}" if step.startswith("hyperpod ") else f"**Next**: {_literal(step)}."
-    code, why = one.code, _literal(one.why)
-    parts = [f'<a id="{code.lower()}"></a>', f"### {one.title}", f"`{code}`. {why}", does]
+    lines = [
+        f'### <a id="{one.code.lower()}"></a>{one.title}',
+        f"`{one.code}`. {_literal(one.why)}",
+        f"**Next**: {_step(one.step.format(stack='STACK'))}.",
+    ]
     # The heading is often the message itself, or most of its words.
     title, words = one.title.lower(), one.seen.lower().split()
     if title not in one.seen.lower() and sum(word in title for word in words) < len(words) / 2:
-        parts.append(f"Seen in: `{one.seen}`")
-    return "\n\n".join(parts)
+        lines.append(f"Seen in: `{one.seen}`")
+    return "\n".join(lines)
+
+
+def _step(step: str) -> str:
+    command, comment, told = step.partition("    # ")
+    said = f"`{command}`" if command.startswith("hyperpod ") else _literal(command)
+    return f"{said}: {_literal(told)}" if comment else said
 
 
 def _literal(text: str) -> str:
