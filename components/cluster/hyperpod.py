@@ -129,7 +129,13 @@ class HyperPod(Cluster):
             threads_per_core=worker.threads_per_core if worker else 1,
             training_plan_arn=worker.training_plan_arn if worker else None,
             capacity_requirements=_capacity(group),
+            image_id=worker.image_id if worker else None,
             image_release_version=worker.image_release if worker else None,
+            auto_patch_config=sagemaker.ClusterAutoPatchConfigArgs(
+                patching_strategy=sagemaker.ClusterAutoPatchConfigPatchingStrategy(worker.auto_patch)
+            )
+            if worker and worker.auto_patch
+            else None,
             on_start_deep_health_checks=[
                 sagemaker.ClusterDeepHealthCheckType(check) for check in worker.deep_health_checks
             ]

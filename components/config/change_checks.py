@@ -26,6 +26,8 @@ from . import Config, ConfigError, Problem
 _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi stack init NAME)"
 # The function that a stack reference calls (github.com/pulumi/pulumi, pkg/resource/deploy/builtins.go).
 _READ = "pulumi:pulumi:readStackOutputs"
+# Keys of groups that records of before do not have, with their defaults.
+_LATER_KEYS = {"scaling": "fixed", "imageId": ""}
 
 
 def require_possible(config: Config, names: Names, account: str, deployer: str) -> Mapping[str, Any]:
@@ -91,8 +93,9 @@ def _fixed_values(part: Model, change: Change = REFUSED, *without: str) -> dict[
 
 
 def _fixed_of_group(group: WorkerGroup) -> dict[str, Any]:
-    """Leave out what groups are by default since November 2026, so that records of before remain what they are."""
-    return _fixed_values(group, OF_A_NEW_GROUP, "instanceType", *(["scaling"] if group.scaling == "fixed" else []))
+    """Leave out the defaults of keys that came in November 2026, so that records of before remain what they are."""
+    values = _fixed_values(group, OF_A_NEW_GROUP, "instanceType")
+    return {key: value for key, value in values.items() if _LATER_KEYS.get(key) != value}
 
 
 def last_arn() -> str:
@@ -338,10 +341,12 @@ def _workers(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mappin
     for name, wanted in after.items():
         had = before.get(name, wanted)
         for field in {**had, **wanted}:
-            if (has := had.get(field, "fixed")) != (value := wanted.get(field, "fixed")):
+            default = _LATER_KEYS.get(field)
+            if (has := had.get(field, default)) != (value := wanted.get(field, default)):
                 yield Problem(
                     key="hyperpod:workers",
-                    what=f'group "{name}" has {field} {has}, and an existing group cannot change to {value}',
+                    what=f'group "{name}" has {field} {has or "of AWS"}, and an existing group cannot change to '
+                    f"{value or 'that of AWS'}",
                     fix="add a group with another name, and remove this one once no job needs it",
                 )
 

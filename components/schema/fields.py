@@ -194,6 +194,7 @@ def _id(prefix: str) -> Any:
 VpcId: TypeAlias = Annotated[str, _id("vpc")]
 SubnetId: TypeAlias = Annotated[str, _id("subnet")]
 SecurityGroupId: TypeAlias = Annotated[str, _id("sg")]
+AmiId: TypeAlias = Annotated[str, _id("ami")]
 # SageMaker API Reference, ClusterInstanceGroupSpecification, InstanceGroupName.
 GroupName: TypeAlias = Annotated[
     str,

@@ -13,6 +13,7 @@ from ..schema.fields import (
     IN_PLACE,
     NONE_IF_EMPTY,
     REFUSED,
+    AmiId,
     Change,
     ClusterName,
     GroupName,
@@ -109,6 +110,13 @@ class WorkerGroup(Model):
     image_release: Annotated[ImageRelease | None, _REPLACES_ROOTS] = None
     """Release of HyperPod's image, as 2.1.0. Default: the newest when the group is made, and what `hyperpod node
     update-software` brings. EKS only."""
+    image_id: Annotated[AmiId | None, OF_A_NEW_GROUP] = None
+    """Your own image, made from one of HyperPod's public images (docs/upgrading.md), in place of the newest of those.
+    Needs `nodeProvisioning` Continuous, and excludes `imageRelease` and `autoPatch`."""
+    auto_patch: Annotated[Literal["WhenIdle", "WhenAllIdle"] | None, IN_PLACE] = None
+    """Have HyperPod apply security patches of the image, 21 days after each comes out, to every node that becomes idle
+    (WhenIdle), or to all once all are idle (WhenAllIdle). For up to a day no new pod starts on these nodes. Default: no
+    patch without `hyperpod node update-software`. EKS only."""
     labels: Annotated[dict[str, str], IN_PLACE] = Field(default_factory=dict)
     """Kubernetes labels of the nodes. EKS only."""
     taints: tuple[Taint, ...] | None = None

@@ -29,12 +29,6 @@ def type_problems(settings: ClusterKeys, *, packages: bool) -> Iterator[Problem]
         )
     for number, group in enumerate(settings.groups):
         key = f"hyperpod:workers[{number}]"
-        if group.image_release and settings.orchestrator == "slurm":
-            yield Problem(
-                key=f"{key}.imageRelease",
-                what="HyperPod pins a release of its image only on EKS",
-                fix="leave it out with orchestrator slurm",
-            )
         if group.deep_health_checks:
             yield from _untested(settings, f"{key}.deepHealthChecks", group)
         if (row := find(group.instance_type)) is None or row.architecture != "arm64":

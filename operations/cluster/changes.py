@@ -148,6 +148,22 @@ def check_batch(target: Target, batch: int | None) -> None:
         raise bad_input(f"--batch {batch}, and SageMaker updates all nodes of a Slurm group at once", "--group GROUP")
 
 
+def updatable(target: Target, groups: Sequence[str]) -> list[str]:
+    """Return the groups that get AWS's newest image: these, or by default all whose image is not one's own.
+
+    Without InstanceGroups, UpdateClusterSoftware gives its image to every group. An empty list asks for that. Raises
+    Failure for a group with ``imageId``.
+    """
+    own = [group.name for group in target.config.instance_groups if group.worker and group.worker.image_id]
+    if named := sorted(set(groups) & set(own)):
+        raise bad_input(
+            f"{', '.join(named)} has an image of your own (imageId), which AWS's would replace",
+            "add a group with the newer image, and remove this one once no job needs it",
+        )
+    others = [group.name for group in target.config.instance_groups if group.name not in own]
+    return list(groups) or (others if own else [])
+
+
 def update_software(target: Target, groups: Sequence[str], batch: int | None) -> str:
     """Request the newest image for these groups, ``batch`` nodes at a time, by default all. Returns the ARN."""
     request: dict[str, object] = {"ClusterName": target.cluster_name}

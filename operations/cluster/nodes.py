@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Nodes in a page (SageMaker API Reference, ListClusterNodes, MaxResults).
 _MOST = 100
+# Who has cordoned a node (SageMaker Developer Guide, "Amazon SageMaker HyperPod AMI automatic patching").
+_CORDONED_BY = "sagemaker.amazonaws.com/cordoned-by"
 
 
 def list_nodes(target: Target, *, to_come: bool = False) -> list[Node]:
@@ -163,9 +165,12 @@ def _kubernetes_states(target: Target) -> dict[str, tuple[str, str]]:
         conditions: list[dict[str, Any]] = item["status"].get("conditions", [])
         ready = next((c for c in conditions if c["type"] == "Ready"), {})
         state = "Ready" if ready.get("status") == "True" else "NotReady"
+        reason = "" if ready.get("status") == "True" else str(ready.get("message", ""))
         if item["spec"].get("unschedulable"):
             state += ",SchedulingDisabled"
-        states[instance_id(item)] = (state, "" if ready.get("status") == "True" else str(ready.get("message", "")))
+            if item["metadata"].get("labels", {}).get(_CORDONED_BY) == "AutoPatching":
+                reason = reason or "HyperPod patches its image once it is idle, or uncordons it within a day"
+        states[instance_id(item)] = (state, reason)
     return states
 
 

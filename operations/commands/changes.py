@@ -103,6 +103,7 @@ def update_software_command(
     groups = list(group or [])
     changes.check_groups(chosen, groups)
     changes.check_batch(chosen, batch)
+    groups = changes.updatable(chosen, groups)
     nodes = cluster_nodes.list_nodes(chosen)
     affected = [node for node in nodes if not groups or node.group in groups]
     plan = changes.plan(chosen, "update-software", nodes, affected)

@@ -16,7 +16,7 @@ from ..failures import bad_input, reason
 from ..spending import capacity, quotas
 from ..target import Target
 from ..terminal.console import note
-from . import existing_fsx
+from . import existing_fsx, own_images
 from .lack import Lack
 
 _NETWORK = "hyperpod:network"
@@ -171,5 +171,6 @@ _QUESTIONS: tuple[Callable[[Target], Iterator[Lack]], ...] = (
     zone_lacks,
     network_lacks,
     existing_fsx.lacks,
+    own_images.lacks,
     surprises,
 )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from components.catalogue import rows
 from components.catalogue.rows import Words
 from components.common.names import CLUSTER_ID_TAG, Names, for_stack
+from operations.deployment.own_images import SHARED_TAG
 from operations.engine.state import ResourceState, State
 from operations.failures import Failure
 from operations.target import Target
@@ -139,6 +140,7 @@ def policies(state: State, names: Names, account: str, stack: str, cluster_id: s
     for resource in state.values():
         if resource.in_account and not resource.type.startswith("kubernetes:"):
             deploy.add_resource(resource)
+    deploy.add_images(state)
     for row in permissions().values():
         if not row.create:
             for name in row.read:  # What the program asks of AWS is not about the stack.
@@ -181,6 +183,20 @@ class _Grants:
                 self._grant(question.action, arn, condition)
         elif question.on or not action.types or any(fitting(places, kind) for kind in action.types):
             self._on_kinds(action, places, set(), None)
+
+    def add_images(self, state: State) -> None:
+        """Grant sharing images of one's own with HyperPod, by the tag that AWS's own policy asks for (SageMaker
+        Developer Guide, "Cluster management with custom AMIs", Permissions required for cluster operations)."""
+        groups = [group for one in state.values() for group in one.inputs.get("instanceGroups") or ()]
+        images = sorted({group["imageId"] for group in groups if group.get("imageId")})
+        key, value = SHARED_TAG
+        shared: Condition = (("StringEquals", f"aws:ResourceTag/{key}", (value,)),)
+        start = f"arn:{self._places.partition}:ec2:{self._places.region}:"
+        for image in images:
+            self._grant("ec2:ModifyImageAttribute", f"{start}:image/{image}", shared)
+        if images:
+            self._grant("ec2:ModifySnapshotAttribute", f"{start}:snapshot/*", shared)
+            self._grant("ec2:DescribeSnapshots", "*", ())
 
     def _add(
         self, name: str, row: Permissions, places: set[Place], new: set[Place], tag: tuple[str, str] | None = None

@@ -158,6 +158,8 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
     "eks-teams": [
         {"workers": [{key: FAST[key] for key in FAST if key != "deepHealthChecks"}, OLD, SPARE]},
         {"workers": [FAST | {"labels": {"example.com/line": "slow"}}, OLD, SPARE]},
+        {"workers": [FAST | {"autoPatch": "WhenAllIdle"}, OLD, SPARE]},
+        {"workers": [FAST, OLD, SPARE | {"imageId": "ami-0123456789abcdef1"}]},
         {"workers": [FAST, OLD | {"imageRelease": "2.1.1"}, SPARE]},
         {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"key": "example.com/older"}]}, SPARE]},
         {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"value": "no"}]}, SPARE]},

@@ -245,6 +245,7 @@ GOLDEN: dict[str, Golden] = {
                     "instanceType": "ml.p5.48xlarge",
                     "deepHealthChecks": ["InstanceStress", "InstanceConnectivity"],
                     "labels": {"example.com/line": "fast"},
+                    "autoPatch": "WhenIdle",
                 },
                 {
                     "name": "old",
@@ -258,6 +259,7 @@ GOLDEN: dict[str, Golden] = {
                     "instanceType": "ml.p5.48xlarge",
                     "count": 5,
                     "scaling": "demand",
+                    "imageId": "ami-0123456789abcdef0",
                     "labels": {"example.com/line": "spare"},
                     "taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}],
                 },

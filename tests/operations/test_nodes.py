@@ -189,6 +189,22 @@ def test_kubernetes_state_stands_beside_sagemakers(aws: StubbedAws, kubernetes: 
     ]
 
 
+def test_a_node_that_waits_for_hyperpods_patch_says_so(
+    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
+) -> None:
+    patched = {
+        "metadata": {"name": "hyperpod-i-workers1", "labels": {"sagemaker.amazonaws.com/cordoned-by": "AutoPatching"}},
+        "spec": {"unschedulable": True},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    kubernetes(nodes=[patched])
+    with_nodes_of_eks(aws)
+    target = stack(aws, "eks-gpu")
+    first = nodes.with_states(target, nodes.list_nodes(target))[0]
+    assert first.state == "Ready,SchedulingDisabled"
+    assert first.reason == "HyperPod patches its image once it is idle, or uncordons it within a day"
+
+
 def drawn_network(capsys: pytest.CaptureFixture[str], stack: str) -> list[str]:
     """What is drawn of a network, below the cluster's name and without its lines."""
     code, out, _ = run(capsys, "node", "list", stack, "--topology")

@@ -80,6 +80,19 @@ def live_with(name: str, without: str = "", whole: bool = True) -> str:
         return "; ".join([*destroy(again.state, account), *account.leftovers()])
 
 
+def test_deployers_may_share_the_image_that_the_stack_names_if_it_has_the_tag() -> None:
+    everything, tag = statements(written("eks-teams").deploy), "aws:ResourceTag/AllowSharing"
+    for resource, shared, may in (
+        ("image/ami-0123456789abcdef0", "true", True),
+        ("image/ami-0123456789abcdef0", "false", False),
+        ("image/ami-0123456789abcdef1", "true", False),
+        ("snapshot/snap-0123456789abcdef0", "true", True),
+    ):
+        action = f"ec2:Modify{resource.split('/')[0].capitalize()}Attribute"
+        assert granted(everything, (), action, f"arn:aws:ec2:us-west-2::{resource}", {tag: shared}) is may, resource
+    assert "ec2:ModifyImageAttribute" not in str(written("eks-gpu").deploy)
+
+
 def test_deployers_may_use_the_training_plans_that_the_stack_names_and_no_more() -> None:
     on_plans = [one for one in statements(written("slurm-existing").deploy, "") if "training-plan" in str(one)]
     assert [set(one["Action"]) for one in on_plans] == [{"sagemaker:CreateCluster", "sagemaker:UpdateCluster"}]

@@ -104,6 +104,17 @@ BAD: Cases = {
     },
     "a release of the image that is none": {**EKS, "workers": [{**GROUP, "imageRelease": "2.1"}, SYSTEM]},
     "a release of the image with Slurm": {"workers": [{**GROUP, "imageRelease": "2.1.0"}]},
+    "patches by themselves with Slurm": {"workers": [{**GROUP, "autoPatch": "WhenIdle"}]},
+    "patches when HyperPod has no such word": {**EKS, "workers": [{**GROUP, "autoPatch": "DrainFirst"}, SYSTEM]},
+    "an image that is none": {"workers": [{**GROUP, "imageId": "ubuntu-22.04"}]},
+    "an image of one's own with what is for AWS's": {
+        **EKS,
+        "nodeProvisioning": "",
+        "workers": [
+            {**GROUP, "imageId": "ami-0123456789abcdef0", "imageRelease": "2.1.0", "autoPatch": "WhenIdle"},
+            SYSTEM,
+        ],
+    },
     "checks of GPUs of a Slurm cluster that has none": {
         "accelerator": "trainium",
         "workers": [{**GROUP, "instanceType": "ml.trn1.32xlarge", "deepHealthChecks": ["InstanceStress"]}],
