@@ -31,6 +31,9 @@ def interface_services(net: NetworkConfig, *, on_eks: bool, metrics: bool) -> tu
     """The services, by the last part of the endpoint service's name; none in an existing VPC, whose owner decides."""
     if net.vpc_id:
         return ()
-    if not net.closed:
-        return OPEN_ENDPOINTS
+    return closed_services(on_eks=on_eks, metrics=metrics) if net.closed else OPEN_ENDPOINTS
+
+
+def closed_services(*, on_eks: bool, metrics: bool) -> tuple[str, ...]:
+    """The services of which nodes without a way out need an endpoint."""
     return (*CLOSED_ENDPOINTS, *(CLOSED_EKS_ENDPOINTS if on_eks else ()), *(METRICS_ENDPOINTS if metrics else ()))

@@ -11,6 +11,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from components.network.endpoint_services import closed_services
+
 from ..cluster.network_state import DIRECTIONS, open_to_itself, routes_of, why_public
 from ..failures import bad_input, reason
 from ..spending import capacity, quotas
@@ -132,16 +134,30 @@ def _subnet_lacks(target: Target, subnet: dict[str, Any], routes: list[dict[str,
             what=f"{name} has {free} free addresses, and nodes and file systems take {needed}",
             fix=f"{_NETWORK}.privateSubnetId: a larger subnet, or fewer nodes",
         )
-    to_s3 = any(
-        str(route.get("GatewayId", "")).startswith("vpce-")
-        or (route.get("DestinationCidrBlock") == "0.0.0.0/0" and any(route.get(way) for way in _WAYS_OUT))
-        for route in routes
-    )
-    if not to_s3:
+    out = any(route.get("DestinationCidrBlock") == "0.0.0.0/0" and any(map(route.get, _WAYS_OUT)) for route in routes)
+    if not out:
+        yield from _endpoints_lack(target, subnet, routes)
+    if not out and not any(str(route.get("GatewayId", "")).startswith("vpce-") for route in routes):
         yield Lack(
             what=f"{name} has no route to S3, from which nodes read their scripts",
             fix=f"an S3 gateway endpoint on its route table: aws ec2 create-vpc-endpoint --vpc-id {subnet['VpcId']} "
             f"--service-name com.amazonaws.{target.aws.region}.s3 --route-table-ids TABLE",
+        )
+
+
+def _endpoints_lack(target: Target, subnet: dict[str, Any], routes: list[dict[str, Any]]) -> Iterator[Lack]:
+    """Endpoints that nodes without a way out need in the VPC. A route elsewhere may lead to another VPC's."""
+    settings, region, vpc = target.config.settings, target.aws.region, subnet["VpcId"]
+    where = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "vpc-endpoint-state", "Values": ["available"]}]
+    found = target.aws.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=where)
+    there = {one["ServiceName"].partition(f".{region}.")[2] for one in found}
+    wanted = closed_services(on_eks=target.on_eks, metrics=settings.observability.with_prometheus)
+    if missing := [name for name in wanted if name not in there]:
+        yield Lack(
+            what=f"{subnet['SubnetId']} has no default route out, and {vpc} no endpoint of {', '.join(missing)}",
+            fix="a NAT gateway, or for each: aws ec2 create-vpc-endpoint --vpc-endpoint-type Interface --vpc-id "
+            f"{vpc} --service-name com.amazonaws.{region}.SERVICE --subnet-ids {subnet['SubnetId']}",
+            sure=not any(route.get(way) for route in routes for way in _WAYS_OUT),
         )
 
 

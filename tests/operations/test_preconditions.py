@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from components.network.endpoint_services import CLOSED_ENDPOINTS
 from operations.aws import Aws
 from operations.commands import deploy as verbs
 from operations.deployment import preconditions, preflight
@@ -29,6 +30,8 @@ GOOD_SUBNET = {
     "MapPublicIpOnLaunch": False,
 }
 GOOD_ROUTES = [{"DestinationCidrBlock": "0.0.0.0/0", "NatGatewayId": "nat-0abc00000000000d1"}]
+LOCAL = {"DestinationCidrBlock": "10.0.0.0/16", "GatewayId": "local"}
+TO_S3 = {"DestinationPrefixListId": "pl-68a54001", "GatewayId": "vpce-0abc00000000000f1"}
 GOOD_GROUP = {"GroupId": GROUP, "IpPermissions": ITSELF, "IpPermissionsEgress": ITSELF}
 
 # A defect of a VPC: DNS names on, the subnet, its routes, the group; and what is said of it.
@@ -42,7 +45,11 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
         {"routes": [*GOOD_ROUTES, {"DestinationCidrBlock": "::/0", "GatewayId": "igw-0abc00000000000e1"}]},
         "a route to an internet gateway",
     ),
-    "no way to S3": ({"routes": [{"DestinationCidrBlock": "10.0.0.0/16", "GatewayId": "local"}]}, "no route to S3"),
+    "no way to S3": ({"routes": [LOCAL], "endpoints": CLOSED_ENDPOINTS}, "no route to S3"),
+    "no way to SSM": (
+        {"routes": [LOCAL, TO_S3], "endpoints": CLOSED_ENDPOINTS[:-2]},
+        "no default route out, and vpc-0abc00000000000a1 no endpoint of ssm, ssmmessages; a NAT gateway, or",
+    ),
     "nothing in": ({"group": {"IpPermissions": []}}, "allows all traffic in of itself"),
     "nothing out": ({"group": {"IpPermissionsEgress": []}}, "allows all traffic out of itself"),
 }
@@ -54,6 +61,9 @@ def a_vpc(aws: StubbedAws, *, dns: bool = True, **changes: Any) -> Target:
         aws.answer("ec2", "describe_vpc_attribute", {attribute: {"Value": value}}, VpcId=VPC)
     aws.answer("ec2", "describe_subnets", {"Subnets": [GOOD_SUBNET | changes.get("subnet", {})]}, SubnetIds=[SUBNET])
     aws.answer("ec2", "describe_route_tables", {"RouteTables": [{"Routes": changes.get("routes", GOOD_ROUTES)}]})
+    if "endpoints" in changes:
+        there = [{"ServiceName": f"com.amazonaws.us-west-2.{one}"} for one in changes["endpoints"]]
+        aws.answer("ec2", "describe_vpc_endpoints", {"VpcEndpoints": there})
     aws.answer("ec2", "describe_security_groups", {"SecurityGroups": [GOOD_GROUP | changes.get("group", {})]})
     return stack(aws, "dev", f"hyperpod:network={OWN}", "hyperpod:availabilityZoneId=usw2-az2")
 
@@ -103,6 +113,12 @@ def test_a_network_that_would_fail_later_is_told_by_its_defect(changes: Any, sai
 def test_a_network_that_has_everything_lacks_nothing(aws: StubbedAws) -> None:
     assert list(preconditions.network_lacks(a_vpc(aws))) == []
     aws.assert_all_asked()
+
+
+def test_routes_elsewhere_may_lead_to_the_endpoints_of_another_vpc(aws: StubbedAws) -> None:
+    routes = [LOCAL, TO_S3, {"DestinationCidrBlock": "10.0.0.0/8", "TransitGatewayId": "tgw-0abc00000000000f1"}]
+    (lack,) = preconditions.network_lacks(a_vpc(aws, routes=routes, endpoints=()))
+    assert not lack.sure
 
 
 def test_all_that_is_missing_is_said_at_once_and_nothing_is_made(new: Callable[..., Target]) -> None:
