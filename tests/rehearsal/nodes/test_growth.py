@@ -10,14 +10,21 @@ from __future__ import annotations
 import json
 import re
 import time
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import patch
 
 import pytest
 
+from operations.cluster import draining, sessions
+from operations.cluster.node import Node
 from operations.cluster.remove import REASON
+from operations.target import Target
 from rehearsal.checks import CheckFailed, require
 from rehearsal.nodes.checks import THREADS, all_idle, hostname_everywhere, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.growth import reboot_others, until
+from rehearsal.nodes.hosts import Host
 from tests.golden.stacks import VPC
 
 from .conftest import deployed
@@ -172,16 +179,44 @@ def remove_named(cluster: Cluster) -> None:
     command = f"sbatch --parsable -w {gone.hostname} -o /fsx/remove.log --wrap 'echo started; sleep 3; echo finished'"
     job, log = output(head, command).strip(), cluster.shared("remove.log")
     until("the job runs", lambda: log.exists() and "started" in log.read_text())
-    # The verb's own words (operations/cluster/draining.py).
-    output(head, f"scontrol update NodeName={gone.hostname} State=DRAIN Reason='{REASON}'")
-    assert output(head, f"sinfo -h -n {gone.hostname} -o '%T %E' | sort -u").strip() == f"draining {REASON}"
-    until(f"job {job} ends", lambda: not output(head, f"squeue -h -w {gone.hostname} -t R,S,CG,CF -o %A").strip())
+    said = drain_as_the_verb_does(cluster, gone)
+    assert said[0] == f"Waiting on {gone.name} for 1 jobs to end: {job} ..."
     assert "finished" in log.read_text()
+    assert output(head, f"sinfo -h -n {gone.hostname} -o '%T %E' | sort -u").strip() == f"drained {REASON}"
     cluster.remove(gone)
     until("Slurm does not know it", lambda: gone.hostname not in output(head, "sinfo -h -N -o %n"))
     assert gone.hostname not in output(head, "scontrol show partition -o")
     until("the others work on", lambda: all_idle(cluster))
     hostname_everywhere(cluster)
+
+
+def drain_as_the_verb_does(cluster: Cluster, gone: Host) -> list[str]:
+    """The verb's own drain, with Session Manager replaced by the host's shell. Returns what it tells its user."""
+
+    def at_once(_: Target, node: Node, line: str, timeout: float) -> sessions.Remote:
+        # The hosts' shell is root's, and they have no sudo.
+        host = next(host for host in cluster.hosts if host.hostname == node.hostname)
+        done = host.run(line.removeprefix("sudo -n "), timeout=timeout)
+        return sessions.Remote(code=done.returncode, output=done.stdout)
+
+    def known(host: Host, role: str) -> Node:
+        return Node(
+            name=host.name,
+            group=role,
+            role=role,
+            instance_id="i-1",
+            instance_type="",
+            status="Running",
+            hostname=host.hostname,
+        )
+
+    said: list[str] = []
+    head, node = known(cluster.controller, "controller"), known(gone, "worker")
+    target = cast(Target, SimpleNamespace(on_eks=False))
+    with patch.object(sessions, "run_remote", at_once), patch.object(draining, "_AGAIN_SECONDS", 0.5):
+        taken = draining.drain_slurm(target, [head, node], [node], said.append, reason=REASON, patience=60, hint="")
+    assert taken == [node]
+    return said
 
 
 def replace_controller(cluster: Cluster) -> str:
