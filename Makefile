@@ -89,7 +89,7 @@ docs: $(VENV)/.docs
 docs-reference: $(VENV)/.tests
 	$(BIN)/python -m tools.pages.reference
 
-## Renew the report's pictures in docs/pictures with Chromium, and let axe-core judge the pages, colours included
+## Renew the report's pictures in docs/pictures with Chromium
 pictures: $(VENV)/.tests
 	$(BIN)/python -m tools.pages.pictures
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from operations.failures import Exit, Failure
-from tests.rehearsal.pages import change, failed, sample, written
+from tests.rehearsal.pages import change, sample, written
 from tests.support import ROOT
-from tools.pages import axe
 
 
 def test_every_chart_has_one_tab_stop(tmp_path: Path) -> None:
@@ -48,31 +44,3 @@ def contrast(one: str, other: str) -> float:
 
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_axe_finds_nothing_and_keys_open_what_they_reach(tmp_path: Path) -> None:
-    good, changed, bad = (tmp_path / f"{name}.html" for name in ("good", "changed", "bad"))
-    written(failed(), good)
-    written(sample() | {"changes": [change()], "leftovers": ["vpc-1"]}, changed)
-    bad.write_text(changed.read_text().replace("<h1", "<div").replace("</h1>", "</div>").replace('lang="en"', ""))
-    try:
-        *pages, broken = axe.findings(good, changed, bad)
-    except Failure as failure:
-        if failure.code == Exit.CANNOT_KNOW:
-            pytest.skip(failure.message)
-        raise
-    assert [page.found for page in pages] == [[], []]
-    assert {"aria-required-children", "aria-required-parent", "region"} <= set(pages[1].passed), "the charts were read"
-    assert pages[1].pressed == [
-        ["ArrowRight", "◆ network", "true", 1],
-        ["ArrowDown", "◆ network-vpc", None, 1],
-        ["ArrowLeft", "◆ network", "true", 1],
-        ["ArrowLeft", "◆ network", "false", 1],
-        ["End", "◆ compute", "false", 1],
-        ["Home", "◆ network", "false", 1],
-        ["Enter", "◆ network", "true", 1],
-        [" ", "◆ network", "false", 1],
-    ]
-    assert any(one.startswith("html-has-lang") for one in broken.found)

@@ -40,7 +40,7 @@ TAKEN: Mapping[str, str] = {}
 # About a request a package, of which there are some 200.
 _SECONDS = 900
 # Lines of hashes, in which nothing else could hide: pip refuses a package whose hash is another one.
-_ONLY_HASHES = ("requirements.txt", "requirements-docs.txt", "requirements-dev.txt", "go.sum", "package-lock.json")
+_ONLY_HASHES = ("requirements.txt", "requirements-docs.txt", "requirements-dev.txt", "go.sum")
 
 
 @dataclass(frozen=True)
