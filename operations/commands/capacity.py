@@ -28,10 +28,10 @@ def capacity_command(
     """Show where and how the nodes of each worker type can be had.
 
     On demand and spot: the zones that have the type, and what the quota leaves.
-    Training plans: what AWS offers now, with start, length and price. AWS does
-    not publish how many instances are free on demand: a deployment may still
-    wait for capacity. Exits with 1 if no offer fits the stack, with 3 if that
-    is unknown.
+    Training plans, and extensions of those that the stack has: what AWS offers
+    now, with start, length and price. AWS does not publish how many instances
+    are free on demand: a deployment may still wait for capacity. Exits with 1
+    if no offer fits the stack, with 3 if that is unknown.
 
     \b
       hyperpod capacity slurm-gpu

@@ -51,4 +51,6 @@ def _show(found: Status) -> None:
         console.say(f"  last   {last['command']} {ended}, {when:%Y-%m-%d %H:%M}")
         if cause := last.get("cause"):
             console.prose(f"         {cause['resource']}: {cause['text']}")
+    for warning in found.warnings:
+        console.prose(f"Warning: {warning}", "yellow")
     console.prose(f"Next: {found.next_step}")

@@ -13,6 +13,7 @@ from .. import records
 from ..cluster import nodes as cluster_nodes
 from ..cluster.node import Node
 from ..failures import Exit
+from ..spending import plans
 from ..target import Target
 from .errors import DEPLOYMENTS
 
@@ -38,7 +39,7 @@ class Status:
     """A stack at a glance. ``cluster`` is SageMaker's status, or absent; ``last`` the last command on this machine.
 
     ``hourly_usd`` is what the configuration costs per hour: 0 where nothing is deployed, None where a price is unknown.
-    ``cost`` says it in words.
+    ``cost`` says it in words. ``warnings`` are what will take nodes away.
     """
 
     stack: str
@@ -51,6 +52,7 @@ class Status:
     cost: str = ""
     last: dict[str, Any] | None = None
     next_step: str = ""
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def code(self) -> Exit:
@@ -86,6 +88,7 @@ def status(target: Target) -> Status:
         cost=price.words,
         last=last,
         next_step=_next(target, health, found),
+        warnings=list(plans.endings(target)),
     )
 
 

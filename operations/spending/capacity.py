@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -11,14 +11,15 @@ from typing import Any, Literal
 from botocore.exceptions import BotoCoreError, ClientError
 
 from components.catalogue.accelerators import InstanceType
+from components.config import InstanceGroup
 from components.estimates.quotas import ON_DEMAND, SPOT, Quota
 
 from ..aws import Aws
 from ..failures import NO_CREDENTIALS, reason
 from ..target import Target
-from . import quotas
+from . import plans, quotas
 
-Purchase = Literal["on-demand", "spot", "training plan"]
+Purchase = Literal["on-demand", "spot", "training plan", "extension"]
 # SageMaker Developer Guide, "Search training plan offerings": how many instances a plan has, and for how many days.
 PLAN_SIZES = (1, 2, 4, 8, 16, 32, 64)
 PLAN_DAYS = (1, 182)
@@ -58,7 +59,38 @@ def offers(target: Target, days: int, after: datetime | None = None) -> list[Off
     for row, number in wanted.items():
         found += _bought_by_the_hour(target, row, number, checks)
         found += _plans(target, row, number, days, after, zone_ids)
+    for arn, groups in plans.users(target).items():
+        found += _extensions(target, arn, groups, days)
     return found
+
+
+def _extensions(target: Target, arn: str, groups: Sequence[InstanceGroup], days: int) -> Iterator[Offer]:
+    """What makes a plan of the stack longer (SageMaker Developer Guide, "Search for extension offerings")."""
+    kind, wanted = groups[0].type.name, sum(group.count for group in groups)
+    client = target.aws.client("sagemaker")
+    try:
+        answer = client.search_training_plan_offerings(TrainingPlanArn=arn, DurationHours=24 * days)
+    except NO_CREDENTIALS:
+        raise
+    except (ClientError, BotoCoreError) as error:
+        yield Offer(
+            instance_type=kind, wanted=wanted, purchase="extension", zones=(), nodes=None, fits=None, why=reason(error)
+        )
+        return
+    for one in answer.get("TrainingPlanExtensionOfferings", []):
+        yield Offer(
+            instance_type=kind,
+            wanted=wanted,
+            purchase="extension",
+            zones=(target.config.zone_id,),
+            nodes=wanted,
+            starts=one["StartDate"].isoformat() if "StartDate" in one else "",
+            hours=one.get("DurationHours"),
+            upfront_usd=float(one["UpfrontFee"]) if one.get("CurrencyCode") == "USD" else None,
+            fits=True,
+            next=f"aws sagemaker extend-training-plan --region {target.aws.region} "
+            f"--training-plan-extension-offering-id {one['TrainingPlanExtensionOfferingId']}",
+        )
 
 
 def zones_of(aws: Aws, instance_type: str) -> tuple[list[str], str]:

@@ -1,8 +1,12 @@
-"""Whether the training plans that worker groups name are for these nodes: AWS sells one for one zone, type and use."""
+"""Whether the training plans that worker groups name are for these nodes, and when they end.
+
+AWS sells a plan for one zone, type and use.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -16,6 +20,10 @@ from .quotas import Check
 _FOR = "hyperpod-cluster"
 # SageMaker Developer Guide, "Using training plans in Amazon SageMaker HyperPod clusters".
 _USABLE = ("Scheduled", "Active")
+# SageMaker Developer Guide, "Reserve Flexible Training Plans for ML workloads": HyperPod ends a plan's instances so
+# long before the plan.
+_ENDS_BEFORE = timedelta(hours=1)
+_WARNED = timedelta(days=7)
 
 
 def users(target: Target) -> dict[str, list[InstanceGroup]]:
@@ -25,6 +33,32 @@ def users(target: Target) -> dict[str, list[InstanceGroup]]:
         if group.worker and (arn := group.worker.training_plan_arn):
             found.setdefault(arn, []).append(group)
     return found
+
+
+def endings(target: Target, now: datetime | None = None) -> Iterator[str]:
+    """Say of each plan of the stack that ends within a week what goes with it. Asks AWS nothing for a stack without
+    plans."""
+    for arn, groups in users(target).items():
+        name = arn.rsplit("/", 1)[1]
+        try:
+            plan = target.aws.client("sagemaker").describe_training_plan(TrainingPlanName=name)
+        except NO_CREDENTIALS:
+            raise
+        except (ClientError, BotoCoreError) as error:
+            yield f"when the training plan {name} ends is unknown: {reason(error)}"
+            continue
+        left = plan["EndTime"] - _ENDS_BEFORE - (now or datetime.now(UTC)) if "EndTime" in plan else _WARNED
+        if timedelta(0) < left < _WARNED:
+            ends = f"{plan['EndTime'] - _ENDS_BEFORE:%Y-%m-%d %H:%M} UTC"
+            yield (
+                f"HyperPod ends the nodes of {', '.join(group.name for group in groups)} at {ends}, in "
+                f"{_in_words(left)}: an hour later the training plan {name} ends. `hyperpod capacity {target.stack}` "
+                "shows what extends it"
+            )
+
+
+def _in_words(left: timedelta) -> str:
+    return f"{left.days} days" if left.days > 1 else f"{left // timedelta(hours=1)} hours"
 
 
 def check(target: Target, arn: str, groups: Sequence[InstanceGroup]) -> Check:

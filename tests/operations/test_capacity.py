@@ -110,3 +110,24 @@ def test_types_without_plans_are_not_searched_for(aws: StubbedAws, on: On, capsy
     code, found = run_json(capsys, "capacity", "dev")
     assert (code, {one["purchase"] for one in found}) == (Exit.GOOD, {"on-demand", "spot"})
     aws.assert_all_asked()
+
+
+def test_a_plan_of_the_stack_is_offered_what_extends_it(aws: StubbedAws, on: On) -> None:
+    """Developer Guide, "Search for extension offerings"."""
+    account(aws, on)
+    aws.answer("sagemaker", "search_training_plan_offerings", {"TrainingPlanOfferings": []}, InstanceType=H100)
+    longer = {
+        "TrainingPlanExtensionOfferingId": "tpeo-1",
+        "StartDate": datetime(2026, 12, 8, tzinfo=UTC),
+        "DurationHours": 48,
+        "UpfrontFee": "3000.00",
+        "CurrencyCode": "USD",
+    }
+    arn = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-week"
+    answer = {"TrainingPlanOfferings": [], "TrainingPlanExtensionOfferings": [longer]}
+    aws.answer("sagemaker", "search_training_plan_offerings", answer, TrainingPlanArn=arn, DurationHours=48)
+    workers = f'hyperpod:workers=[{{"name":"workers","instanceType":"{H100}","count":2,"trainingPlanArn":"{arn}"}}]'
+    *_, found = capacity.offers(stack(aws, "slurm-gpu", workers), days=2)
+    assert (found.purchase, found.fits, found.hours, found.upfront_usd) == ("extension", True, 48, 3000)
+    assert found.next.endswith("extend-training-plan --region us-west-2 --training-plan-extension-offering-id tpeo-1")
+    aws.assert_all_asked()

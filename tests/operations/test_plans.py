@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -59,6 +60,32 @@ def naming(aws: StubbedAws, groups: list[dict[str, Any]]) -> Target:
 
 def checked(target: Target) -> list[quotas.Check]:
     return [plans.check(target, arn, groups) for arn, groups in plans.users(target).items()]
+
+
+@pytest.mark.parametrize(
+    ("ends", "left"), [(timedelta(days=5, hours=1), "5 days"), (timedelta(hours=9), "8 hours"), (None, "")]
+)
+def test_a_week_before_a_plan_ends_its_nodes_end_is_announced(
+    ends: timedelta | None, left: str, aws: StubbedAws
+) -> None:
+    """Developer Guide, "Reserve Flexible Training Plans": HyperPod ends the instances an hour before the plan."""
+    now = datetime(2026, 12, 1, 12, tzinfo=UTC)
+    target = with_plan(aws, {} if ends is None else {"EndTime": now + ends}, [P5, P5 | {"name": "more"}])
+    said = list(plans.endings(target, now))
+    if not left:
+        assert said == []
+        return
+    last = now + (ends or timedelta(0)) - timedelta(hours=1)
+    assert said == [
+        f"HyperPod ends the nodes of workers, more at {last:%Y-%m-%d %H:%M} UTC, in {left}: an hour later the "
+        "training plan p5-week ends. `hyperpod capacity slurm-gpu` shows what extends it"
+    ]
+
+
+@pytest.mark.parametrize("ends", [timedelta(days=8), timedelta(minutes=30)])
+def test_of_a_plan_that_goes_on_or_is_over_nothing_is_announced(ends: timedelta, aws: StubbedAws) -> None:
+    now = datetime(2026, 12, 1, 12, tzinfo=UTC)
+    assert list(plans.endings(with_plan(aws, {"EndTime": now + ends}, [P5]), now)) == []
 
 
 @each(BAD)

@@ -9,6 +9,7 @@ import pytest
 from operations import records
 from operations.aws import Aws
 from operations.failures import Exit
+from operations.spending import plans
 from tests.operations.aws import StubbedAws, cluster, node, run, run_json, with_nodes
 
 On = Callable[[Aws], None]
@@ -28,6 +29,17 @@ def test_a_healthy_stack_at_a_glance(aws: StubbedAws, on: On, capsys: pytest.Cap
     ]
     assert lines[-1] == "Next: hyperpod validate dev, or hyperpod node connect dev"
     assert max(map(len, lines)) <= 80
+
+
+def test_what_will_take_nodes_away_is_said_before_the_next_step(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "endings", lambda _: iter(["the plan ends tomorrow"]))
+    with_nodes(aws, node("controller", 1), node("workers", 1), node("workers", 2))
+    on(aws)
+    code, out, _ = run(capsys, "status", "dev")
+    assert code == Exit.GOOD
+    assert out.splitlines()[-2] == "Warning: the plan ends tomorrow"
 
 
 def test_a_node_that_failed_is_1_and_named(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
