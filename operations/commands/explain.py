@@ -116,7 +116,7 @@ def _explain_text(text: str, as_json: bool) -> None:
     # A message of the project names its own code.
     own = re.search(r"hyperpod explain (HP\d+)", text)
     found = _coded(own.group(1)) if own else advice.matching(text)
-    if found and found not in advice.of("general"):
+    if found:
         _explain_failure(found, as_json)
         return
     read, near = reading.read(text), advice.closest(text)
@@ -125,8 +125,7 @@ def _explain_text(text: str, as_json: bool) -> None:
         said = f"{_UNKNOWN}\nThe closest known ones, by their words only:{said}" if near else _UNKNOWN
         raise cannot_know(said, "paste the first line with an error from one of these logs")
     if as_json:
-        known = asdict(found) | {"page": found.page} if found else {"code": ""}
-        console.emit(known | {"reading": asdict(read), "closest": [one.code for one in near]})
+        console.emit({"code": "", "reading": asdict(read), "closest": [one.code for one in near]})
         return
     console.say(f"No known failure matches. By its words: {read.title}", "bold")
     if read.nouns:
@@ -137,8 +136,6 @@ def _explain_text(text: str, as_json: bool) -> None:
         console.prose(f"  Log: {read.log}")
     for one in near:
         console.prose(f"  Close to it, by its words only: {one.code}, {one.title}", "dim")
-    if found:
-        console.say(f"  More: {found.page}", "dim")
 
 
 def _explain_failure(found: advice.Advice, as_json: bool) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from components.common.documents import load
 
+from . import reading
+
 PAGE = "docs/troubleshooting.md"
 # known/ has a file for each, and looks for a failure in this order: what only one program says comes before what
-# many say, so AWS's general codes come after the others. Last comes whose words a text has at all.
-ORIGINS = ("project", "pulumi", "kubernetes", "training", "slurm", "aws", "general")
-# Characters of a message. More is a log, in which lines belong to different events.
-MESSAGE = 1000
+# many say, so AWS's general codes come after the others.
+ORIGINS = ("project", "pulumi", "kubernetes", "training", "slurm", "aws")
 FOLDER = Path(__file__).parent / "known"
 # What to do after a rehearsal, of which `hyperpod errors` knows nothing.
 REHEARSE_AGAIN = "fix what the message names, then rehearse again"
@@ -27,7 +27,8 @@ class Advice:
     """What helps where a message matches ``pattern``. ``seen`` is such a message, ``why`` what is behind it.
 
     ``code`` is its name for ever, as in HP010; ``title`` has the words that people search for. Without a pattern, code
-    that raises the failure names it.
+    that raises the failure names it. ``follows``: the words are also those of consequences, so whatever else a text
+    reports counts before them.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Advice:
     seen: str
     why: str
     step: str
+    follows: bool = False
 
     def reports(self, text: str) -> bool:
         """Whether this failure has such a text."""
@@ -62,7 +64,7 @@ def of(origin: str) -> tuple[Advice, ...]:
 @cache
 def known() -> tuple[Advice, ...]:
     """Every failure that the project knows, in the order in which they are looked for."""
-    return tuple(one for origin in ORIGINS for one in of(origin))
+    return tuple(sorted((one for origin in ORIGINS for one in of(origin)), key=lambda one: one.follows))
 
 
 def named(name: str) -> Advice:
@@ -75,7 +77,7 @@ def matching(text: str) -> Advice | None:
 
     A message, which is shorter than a log, is also looked at without the lines that a terminal has broken it into.
     """
-    forms = [text, " ".join(text.split())] if len(text) <= MESSAGE else [text]
+    forms = [text, " ".join(text.split())] if len(text) <= reading.MESSAGE else [text]
     return next((one for one in known() if one.pattern and any(one.reports(form) for form in forms)), None)
 
 
@@ -92,8 +94,7 @@ def closest(text: str) -> list[Advice]:
     for name, words in documents.items():
         both = sum(weight[word] for word in words & asked)
         near[name] = both / math.sqrt(sum(map(weight.__getitem__, words)) * sum(map(weight.__getitem__, asked)) or 1)
-    general = {one.name for one in of("general")}
-    best = sorted(near.keys() - general, key=lambda name: -near[name])[:3]
+    best = sorted(near, key=lambda name: -near[name])[:3]
     return [named(name) for name in best if near[name] >= _NEAR]
 
 
@@ -110,7 +111,8 @@ def about(text: str) -> Advice:
 
 
 def next_step(text: str, stack: str, otherwise: str | None = None) -> str:
-    """What to do about a failure with this text; ``otherwise`` if no pattern matches."""
-    found = matching(text)
-    step = found.step if found else named("failed").step if otherwise is None else otherwise
-    return step.format(stack=stack)
+    """What to do about a failure with this text. Where no pattern matches: ``otherwise``, or what its words tell."""
+    if found := matching(text):
+        return found.step.format(stack=stack)
+    read = reading.read(text, stack) if otherwise is None else None
+    return read.step if read else named("failed").step.format(stack=stack) if otherwise is None else otherwise

@@ -15,8 +15,8 @@ from typing import Any
 
 from components.common.documents import load
 
-from . import advice
-
+# Characters of a message. More is a log, in which lines belong to different events.
+MESSAGE = 1000
 FOLDER = Path(__file__).parent / "unknown"
 
 
@@ -107,7 +107,7 @@ def read(text: str, stack: str = "STACK") -> Reading | None:
 
 def _message(text: str) -> str:
     """A text as one line; of a log, the first line that reports an error."""
-    if len(text) <= advice.MESSAGE:
+    if len(text) <= MESSAGE:
         return " ".join(text.split())
     return next(filter(_REPORTS.search, text.splitlines()), "")
 

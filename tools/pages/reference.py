@@ -31,7 +31,6 @@ _ORIGINS = {
     "slurm": "Slurm and containers",
     "training": "PyTorch, NCCL, EFA, CUDA and Neuron",
     "project": "This project",
-    "general": "Other errors, by program",
 }
 
 
