@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from ..failures import Exit, Failure, bad_input
 from ..project import stack_names
+from .help_context import HelpContext
 from .interrupts import Interrupted
 from .output_options import OPTIONS, with_output_options
 from .stack_argument import ROOT, VARIABLE, Verb
@@ -34,6 +35,8 @@ _NO_BREAK = "\ue000"
 
 class Verbs(TyperGroup):
     """Typer makes of Ctrl-C an exit code without a word; here it is a failure like others."""
+
+    context_class = HelpContext
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List verbs under their panels, which Typer's plain help leaves out."""
@@ -72,7 +75,7 @@ def new_app(epilog: str, cls: type[Verbs] = Verbs) -> typer.Typer:
         add_completion=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
 
 
@@ -89,7 +92,7 @@ def add(app: typer.Typer, name: str, verb: Callable[..., Any], **more: Any) -> N
 
 def new_group(help_text: str) -> typer.Typer:
     """A noun for the verbs that belong to it."""
-    return typer.Typer(help=help_text, add_completion=False)
+    return typer.Typer(cls=Verbs, help=help_text, add_completion=False)
 
 
 def run(app: typer.Typer, words: Sequence[str], program: str) -> int:

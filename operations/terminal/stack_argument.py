@@ -9,6 +9,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from ..project import stack_names
+from .help_context import HelpContext
 
 ROOT = Path(__file__).parents[2]
 VARIABLE = "HYPERPOD_STACK"
@@ -16,6 +17,8 @@ VARIABLE = "HYPERPOD_STACK"
 
 class Verb(TyperCommand):
     """A verb whose stack the environment can name. Typer's ``envvar`` would give STACK the first word of others."""
+
+    context_class = HelpContext
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the variable's stack first where no word is a stack, as in ``node connect workers-2``."""

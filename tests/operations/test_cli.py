@@ -74,12 +74,18 @@ def test_every_verb_is_tried_with_every_trouble() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_has_an_example_and_fits_into_80_columns(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_an_example_and_fits_into_80_columns_and_into_40(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, _ = run(capsys, *verb.split(), "--help")
     assert code == Exit.GOOD
     assert f"hyperpod {verb}" in out.split("Options:")[0].split("\n", 1)[1]
     assert max(map(len, out.splitlines())) <= 80
     assert "\x08" not in out
+    monkeypatch.setenv("COLUMNS", "40")
+    narrow = run(capsys, *verb.split(), "--help")[1].splitlines()
+    # Commands to copy have their length, and so have options with their choices.
+    assert [line for line in narrow if len(line) > 40 and not line.startswith(("    ", "  --"))] == []
 
 
 def test_help_lists_every_verb_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
