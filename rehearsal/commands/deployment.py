@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 EPILOG = (
     "Exit code: 0 all good, 1 the deployment, a change or destroy failed or left something, "
-    "2 invalid input, or a change that is refused before anything happens, 3 the Pulumi CLI is missing, 130 Ctrl-C."
+    "2 invalid input, or a change that is refused before anything happens, 3 a program is missing, 130 Ctrl-C."
 )
 # Between two keys of one update; JSON has spaces too.
 _PAIRS = re.compile(r"\s+(?=[\w:.\[\]-]+=)")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from operations.failures import bad_input
+from operations.failures import cannot_know
 from operations.terminal.interrupts import interruptible
 
 from ..files import check_files, console_beside, progress_beside, write
@@ -60,7 +60,8 @@ def nodes_command(
             note(f"The nodes were not rehearsed: this machine lacks {what}. To rehearse them:")
             note(f"  {requirements.how(lacking, stack)}")
             return
-        raise bad_input("\n".join(["This machine lacks what the node rehearsal needs:", *lacking]))
+        needed = "\n".join(["This machine lacks what the node rehearsal needs:", *lacking])
+        raise cannot_know(needed, requirements.how(lacking, stack))
     announce(meanwhile, "the nodes of ", stack, chosen)
     from ..nodes.cluster import Options
     from ..nodes.outcome import Outcome

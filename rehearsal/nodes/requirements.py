@@ -64,11 +64,8 @@ def missing(slurm: str = slurm_packages.DEFAULT) -> list[str]:
     packages = [name for path, name in _PACKAGES.items() if not any(Path("/").glob(path.lstrip("/")))]
     if packages:
         lines.append(f"Debian packages: {', '.join(packages)}")
-        # Debian must not start the packages' daemons: each host starts its own, in its namespaces.
-        lines.append("    printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d")
-        lines.append(f"    apt-get update && apt-get install --no-install-recommends -y {' '.join(packages)}")
     if slurm_packages.missing(slurm):
-        lines.append(f"Slurm {slurm}: `make node-packages`, or python -m rehearsal.nodes.slurm_packages, fetches it")
+        lines.append(f"Slurm {slurm}: not downloaded yet")
     kernel = Path("/proc/filesystems").read_text().split()
     for name, why in _FILE_SYSTEMS.items():
         if name not in kernel:
@@ -85,7 +82,7 @@ def _capabilities() -> int:
 
 def named(lacking: Iterable[str]) -> list[str]:
     """What ``missing`` found, by name."""
-    return [line.partition(":")[0] for line in lacking if not line.startswith(" ")]
+    return [line.partition(":")[0] for line in lacking]
 
 
 def how(lacking: Iterable[str], stack: str) -> str:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from operations.failures import Exit
+from operations.terminal.command_line import called
 from rehearsal.nodes import requirements
 from rehearsal.nodes.checks import all_idle, hostname_everywhere, job_environment, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
@@ -60,11 +62,11 @@ def test_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr(requirements, "_PACKAGES", {"/nowhere/munged": "munge", "/nowhere/ip": "iproute2"})
-    assert main(["nodes", "dev"]) == 2
-    said = capsys.readouterr().err
-    assert "root" in said
-    assert "apt-get install --no-install-recommends -y munge iproute2" in said
-    assert "Slurm 24.11: `make node-packages`" in said
+    assert main(["nodes", "dev"]) == Exit.CANNOT_KNOW
+    said = capsys.readouterr().err.splitlines()
+    assert said[1].startswith("root: ")
+    assert said[2:4] == ["Debian packages: munge, iproute2", "Slurm 24.11: not downloaded yet"]
+    assert said[-2] == f"Next: sudo make node-packages && sudo {called()} rehearse nodes dev"
 
 
 @pytest.mark.root
