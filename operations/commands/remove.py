@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -11,6 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
 from .. import target
+from ..aws import SERVED
 from ..cluster import changes, draining, remove
 from ..cluster import nodes as cluster_nodes
 from ..failures import Exit, Failure, described
@@ -73,7 +75,8 @@ def remove_command(
             try:
                 take_back = drain(there)
             except (Failure, ClientError, BotoCoreError) as error:
-                if not now:
+                # In a rehearsal nothing runs on the nodes, and so no job.
+                if not now and SERVED not in os.environ:
                     raise
                 console.note(f"not drained: {described(error, stack).message}", "yellow")
                 take_back = drain([])

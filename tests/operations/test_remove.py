@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from operations.aws import Aws
+from operations.aws import SERVED, Aws
 from operations.cluster import draining, remove
 from operations.cluster import nodes as cluster_nodes
 from operations.failures import Exit, Failure
@@ -131,6 +131,11 @@ def test_a_scheduler_that_cannot_be_asked_stops_a_removal_and_not_one_now(
     code, out, told = run(capsys, "node", "remove", "dev", "i-workers2", "--yes", "--now")
     assert (code, "Removed workers-2" in out) == (Exit.GOOD, True)
     assert "not drained: the controller does not answer" in told
+    # A served rehearsal has no scheduler to ask.
+    monkeypatch.setenv(SERVED, "yes")
+    with_nodes(aws, *NODES, TO_COME)
+    deleted(aws, *NODES[:2], Successful=["i-workers2"])
+    assert run(capsys, "node", "remove", "dev", "i-workers2", "--yes")[0] == Exit.GOOD
 
 
 def test_nothing_is_deleted_where_jobs_do_not_end_and_now_does_not_wait(
