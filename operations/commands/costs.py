@@ -83,7 +83,9 @@ def _show(stack: str, price: Cost, sources: tuple[str, ...]) -> None:
 def _refused(stack: str, price: Cost, limit: float, within: bool | None, *, live: bool) -> Failure:
     if within is False:
         return Failure(f"{stack} costs more than ${limit:,.2f} an hour: {price.words}", "a smaller or cheaper stack")
-    hint = "a type and region with a price" if live else f"hyperpod cost {stack} --live --max-hourly {limit:g} asks AWS"
+    hint = (
+        "a type and region with a price" if live else f"hyperpod cost {stack} --live --max-hourly {limit:g}    asks AWS"
+    )
     return cannot_know(f"whether {stack} costs at most ${limit:,.2f} an hour is unknown: {price.words}", hint)
 
 

@@ -183,10 +183,12 @@ def _find(wanted: str, every: Sequence[Key]) -> Key:
 
 
 def _list(before: str, found: Sequence[Key]) -> None:
-    rows = [(f"{before}{one.name}", one.values or "...", one.default, _sentence(one.meaning)) for one in found]
+    rows = [(f"{before}{one.name}", one.values or "...", one.default, _summary(one)) for one in found]
     console.table("", ["key", "values", "default", "meaning"], rows)
 
 
-def _sentence(text: str) -> str:
-    """The first sentence. One ends with a dot before a space."""
-    return re.split(r"(?<=\.) |: ", text, maxsplit=1)[0].rstrip(".")
+def _summary(key: Key) -> str:
+    """The first sentence, without the values that it lists. One ends with a dot before a space."""
+    sentence = re.split(r"(?<=\.) ", key.meaning, maxsplit=1)[0].rstrip(".")
+    head, *_ = sentence.split(": ", maxsplit=1)
+    return sentence if head in key.values.split() else head

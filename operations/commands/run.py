@@ -78,5 +78,6 @@ def _read(paths: Sequence[Path]) -> dict[str, str]:
     if (size := sum(len(text.encode()) for text in found.values())) > _MOST:
         problems.append(f"{size} bytes of files; {_MOST} at most")
     if problems:
-        raise bad_input("\n".join(problems), "larger files and folders belong on /fsx: see docs/data.md")
+        large = size > _MOST or any(path.is_dir() for path in paths)
+        raise bad_input("\n".join(problems), "data and folders belong on /fsx: see docs/data.md" if large else "")
     return found

@@ -272,6 +272,8 @@ def test_a_key_is_explained_with_its_parts(capsys: pytest.CaptureFixture[str]) -
     assert "A change in a deployed stack: grows in place" in out
     _, out, _ = run(capsys, "explain", "workers")
     assert "workers.instanceType" in out
+    # A meaning that begins with a value is not cut there.
+    assert "the group has `count` nodes" in out
     assert run(capsys, "explain", "workers[1].count")[0] == Exit.GOOD
     code, _, err = run(capsys, "explain", "storageGib")
     assert (code, "did you mean fsx.storageGiB?" in err) == (Exit.BAD_INPUT, True)
