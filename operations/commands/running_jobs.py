@@ -104,9 +104,8 @@ def logs_command(
                 console.say(line)
             console.note(f"job {seen.id} of {seen.user}: {seen.phase}")
         return
-    objects, api = _standing(chosen, name, namespace), api_of(chosen, kubeconfig_file)
-    if not job_run.state(api, objects[-1]):
-        raise _not_there(name, stack)
+    api = api_of(chosen, kubeconfig_file)
+    objects, _ = _standing(chosen, api, name, namespace)
     if follow:
         succeeded, _ = job_run.follow(api, objects, console.say, lambda phase: None, math.inf)
         console.note(f"{name} {'succeeded' if succeeded else 'failed'}")
@@ -138,20 +137,25 @@ def cancel_command(
         jobs.cancel(seen.id)
         console.say(f"{name} is cancelled", "green")
         return
-    objects, api = _standing(chosen, name, namespace), api_of(chosen, kubeconfig_file)
-    if not (state := job_run.state(api, objects[-1])):
-        raise _not_there(name, stack)
+    api = api_of(chosen, kubeconfig_file)
+    objects, state = _standing(chosen, api, name, namespace)
     console.confirm(f"Delete {name} ({state})?", yes=yes)
     for document in reversed(objects):
         api.delete(document)
     console.say(f"{name} is deleted", "green")
 
 
-def _standing(chosen: target.Target, name: str, namespace: str | None) -> list[dict[str, Any]]:
+def _standing(
+    chosen: target.Target, api: job_run.Api, name: str, namespace: str | None
+) -> tuple[list[dict[str, Any]], str]:
+    """A job's objects and what it is doing. Raises Failure where there is none of its name."""
     try:
-        return standing(name, chosen.config, namespace)
+        for objects in standing(name, chosen.config, namespace):
+            if state := job_run.state(api, objects[-1]):
+                return objects, state
     except JobError as error:
         raise bad_input(str(error)) from None
+    raise _not_there(name, chosen.stack)
 
 
 def _not_there(name: str, stack: str) -> Failure:

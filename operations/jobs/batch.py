@@ -64,6 +64,10 @@ def submission(
     gpus = workers.type.accelerator == "gpu"
     if choices.namespace is not None:
         problems.append("--namespace is for EKS; with Slurm --user names whose job it is")
+    if choices.operator != "kubeflow":
+        problems.append("--operator is for EKS; with Slurm its own controller runs the job")
+    if choices.min_nodes is not None:
+        problems.append("--min-nodes is for EKS; with Slurm a job that lost a node waits for another")
     if choices.efa is not None:
         problems.append("--efa is for EKS; with Slurm a job sees all EFA interfaces of its nodes")
     if choices.placement is not None:

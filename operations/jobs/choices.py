@@ -9,6 +9,8 @@ import typer
 
 # Whose jobs they are on Slurm where nobody is named: a user that every node has (docs/slurm.md).
 PERSON = "ubuntu"
+# Kubeflow's training operator, or SageMaker's.
+Operator: TypeAlias = Literal["kubeflow", "hyperpod"]
 # By the layers of EC2's network; the third is the nearest to a node.
 Placement: TypeAlias = Literal["near", "layer-1", "layer-2", "layer-3", "any"]
 
@@ -26,6 +28,12 @@ class Choices:
     nodes: Annotated[
         int | None, typer.Option("--nodes", "-N", metavar="N", help="Number of nodes (default: all of the group).")
     ] = None
+    min_nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--min-nodes", metavar="N", help="EKS: an elastic job, which starts with N and has up to --nodes."
+        ),
+    ] = None
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="GROUP", help="Worker group (default: the first).")
     ] = None
@@ -41,6 +49,10 @@ class Choices:
             "layer of EC2's network or not at all, or on any nodes.",
         ),
     ] = None
+    operator: Annotated[
+        Operator,
+        typer.Option("--operator", help="EKS: who runs the job, Kubeflow's training operator or SageMaker's."),
+    ] = "kubeflow"
     image: Annotated[
         str | None,
         typer.Option("--image", help="Container image (default: on EKS one of AWS's public images, on Slurm none)."),

@@ -43,9 +43,11 @@ _PREFERRED, _REQUIRED = "kueue.x-k8s.io/podset-preferred-topology", "kueue.x-k8s
 _KINDS = {
     "device-check": ("batch/v1", "Job"),
     "mpi": ("kubeflow.org/v2beta1", "MPIJob"),
+    "hyperpod": ("sagemaker.amazonaws.com/v1", "HyperPodPyTorchJob"),
     "": ("kubeflow.org/v1", "PyTorchJob"),
 }
 _HOME = {"name": "HOME", "value": SCRATCH}
+_POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 # lifecycle/training/training_report.py.
 _REPORTS = [
     {"name": "HYPERPOD_TRAINING_REPORTS", "value": f"{SCRATCH}/training-reports"},
@@ -102,8 +104,10 @@ def render(
     nodes = workers.count if choices.nodes is None else choices.nodes
     devices, efa, image = choices.devices, choices.efa, choices.image
     problems += request_problems(name, job, config, workers, nodes, devices)
-    problems += _problems(name, job, config, workers, namespace, efa)
+    problems += _problems(config, workers, namespace, efa)
     problems += _placement_problems(config, workers, choices)
+    problems += _operator_problems(name, job, config, workers, choices)
+    problems += _elastic_problems(name, job, config, workers, nodes, choices)
     variables = assignments(choices.env, problems)
     if choices.user:
         problems.append("--user is for Slurm; pods run as their team's user, and --namespace names the team")
@@ -117,6 +121,11 @@ def render(
     problems += _image_problems(config, image)
     if problems:
         raise JobError(problems)
+    template = job.template
+    if choices.operator == "hyperpod":
+        template = "hyperpod"
+    elif choices.min_nodes:
+        template = "growing"
     count = devices or workers.type.accelerators
     cores = workers.type.neuron_cores * count // workers.type.accelerators
     processes = cores if workers.type.accelerator == "trainium" and job.template != "device-check" else count
@@ -126,6 +135,8 @@ def render(
         group=workers,
         nodes=nodes,
         processes=processes,
+        least=choices.min_nodes or 0,
+        command={"hyperpod": "hyperpodrun", "growing": "growing"}.get(template, ""),
         arguments=choices.arguments,
         network=network,
         collective=collective,
@@ -137,10 +148,12 @@ def render(
     labels, near = {NAME_LABEL: name, **({GROUP_LABEL: workers.name} if told else {})}, _near(config, workers, choices)
     text = (
         templates()
-        .get_template(f"{job.template}.yaml.j2")
+        .get_template(f"{template}.yaml.j2")
         .render(
             name=name,
             nodes=nodes,
+            least=plan.least,
+            progress=job.progress,
             image=image,
             command=job.on_eks(plan),
             node=_node(workers, processes, devices, efa, settings.charts),
@@ -153,7 +166,8 @@ def render(
                 *(_REPORTS if told else []),
                 *(_token() if job.token else []),
                 *([{"name": "NCCL_NET", "value": network}] if network else []),
-                *(_rank(name) if job.template == "pytorch" else []),
+                *(_rank(name) if template in ("pytorch", "growing") else []),
+                *([_POD_IP] if template == "growing" else []),
                 *({"name": key, "value": value} for key, value in variables.items()),
             ],
             files=(brought := f"{name}-files"),
@@ -180,6 +194,8 @@ def render(
             metadata["annotations"] = dict(_AUTO_RESUME)
     if settings.charts.queues == "kueue":
         objects[-1]["metadata"]["labels"][QUEUE_LABEL] = LOCAL_QUEUE
+        if template == "growing":
+            _in_order(objects)
     if settings.charts.queues == "task-governance":
         # SageMaker Developer Guide, "Example HyperPod task governance commands": the queue it makes for a team, and the
         # class, without which a task has the rank 0 and is not in the dashboard.
@@ -188,8 +204,18 @@ def render(
     return objects
 
 
-def standing(name: str, config: Config, namespace: str | None = None) -> list[dict[str, Any]]:
-    """A job that was submitted under a name, in so far as to find or delete it: its files, then itself.
+def _in_order(objects: list[dict[str, Any]]) -> None:
+    """Queue an elastic job before its further nodes, which go first where others need theirs."""
+    *others, job = objects
+    job["metadata"]["labels"][PRIORITY_LABEL] = "normal"
+    for one in others:
+        if one["kind"] == "Job":
+            one["metadata"]["labels"] |= {QUEUE_LABEL: LOCAL_QUEUE, PRIORITY_LABEL: "low"}
+
+
+def standing(name: str, config: Config, namespace: str | None = None) -> list[list[dict[str, Any]]]:
+    """What may have been submitted under a name, in so far as to find or delete it: its files, then the job itself, of
+    each operator that the stack has.
 
     Raises JobError where the stack has no such namespace, by default the first team's.
     """
@@ -197,18 +223,27 @@ def standing(name: str, config: Config, namespace: str | None = None) -> list[di
     namespaces = [settings.namespace_of(team.name) for team in settings.namespaces]
     if namespace not in (None, *namespaces):
         raise JobError([_no_namespace(namespace or "", namespaces)])
-    version, kind = _KINDS.get(SPECS[name].template if name in SPECS else "", _KINDS[""])
-    found = [("v1", "ConfigMap", f"{name}-files"), (version, kind, name)]
+    possible = [_KINDS.get(SPECS[name].template if name in SPECS else "", _KINDS[""])]
+    if possible == [_KINDS[""]]:
+        possible = [kind for kind in (_KINDS["hyperpod"], *possible) if kind in kinds(config)]
     return [
-        {"apiVersion": of, "kind": kind, "metadata": {"name": called, "namespace": namespace or namespaces[0]}}
-        for of, kind, called in found
+        [
+            {"apiVersion": of, "kind": kind, "metadata": {"name": called, "namespace": namespace or namespaces[0]}}
+            for of, kind, called in (("v1", "ConfigMap", f"{name}-files"), (version, kind, name))
+        ]
+        for version, kind in possible
     ]
 
 
 def kinds(config: Config) -> list[tuple[str, str]]:
     """API version and kind of everything that can run here, by the operators that the stack has."""
     charts = config.settings.charts
-    there = {"device-check": True, "mpi": charts.mpi_operator, "": charts.training_operator}
+    there = {
+        "device-check": True,
+        "mpi": charts.mpi_operator,
+        "hyperpod": charts.hyperpod_training_operator,
+        "": charts.training_operator,
+    }
     return [kind for template, kind in _KINDS.items() if there[template]]
 
 
@@ -258,14 +293,62 @@ def request_problems(
     return problems
 
 
-def _problems(name: str, job: Job, config: Config, group: InstanceGroup, namespace: str, efa: int | None) -> list[str]:
+def _operator_problems(name: str, job: Job, config: Config, group: InstanceGroup, choices: Choices) -> list[str]:
+    """What is wrong with whom the request wants to run it."""
+    charts, problems = config.settings.charts, []
+    if choices.operator == "kubeflow":
+        if job.operator and not getattr(charts, job.operator):
+            key = {"mpi_operator": "mpiOperator", "training_operator": "trainingOperator"}[job.operator]
+            problems.append(f"{name} needs hyperpod:charts.{key}, which is false; set it to true and run `pulumi up`")
+        return problems
+    if not charts.hyperpod_training_operator:
+        problems.append(
+            "--operator hyperpod needs hyperpod:charts.hyperpodTrainingOperator; set it to true and run `pulumi up`"
+        )
+    if job.operator != "training_operator":
+        problems.append(f"--operator hyperpod runs training; {name} is none")
+    if group.type.accelerator != "gpu":
+        problems.append(f"--operator hyperpod: AWS names no Trainium type for it, such as {group.type.name}")
+    if not choices.image:
+        problems.append(
+            "--operator hyperpod needs an image with hyperpod-elastic-agent, which AWS's public ones lack: --image"
+        )
+    return problems
+
+
+def _elastic_problems(
+    name: str, job: Job, config: Config, group: InstanceGroup, nodes: int, choices: Choices
+) -> list[str]:
+    """What is wrong with a range of nodes."""
+    charts, least, problems = config.settings.charts, choices.min_nodes, []
+    if least is None:
+        return []
+    if not 1 <= least < nodes:
+        problems.append(f"--min-nodes {least} of {nodes} nodes; an elastic job has fewer at first, and 1 at least")
+    if not job.elastic:
+        others = ", ".join(one for one in jobs_of(config) if SPECS[one].elastic)
+        problems.append(f"--min-nodes: {name} cannot go on with other nodes; {others or 'scripts of yours'} can")
+    if choices.operator == "hyperpod":
+        # SageMaker Developer Guide, "Using elastic training in Amazon SageMaker HyperPod", other features.
+        if charts.checkpoint_memory_percent:
+            problems.append("--min-nodes: HyperPod's elastic jobs know no hyperpod:charts.checkpointMemoryPercent")
+        if group.worker and group.worker.capacity == "spot":
+            problems.append(f"--min-nodes: HyperPod has no elastic jobs on spot instances, as in group {group.name}")
+        return problems
+    if charts.queues != "kueue":
+        problems.append("--min-nodes needs hyperpod:charts.queues kueue, or --operator hyperpod")
+    if charts.topology:
+        problems.append(
+            "--min-nodes: with hyperpod:charts.topology a node that returns may be another place; --operator hyperpod"
+        )
+    return problems
+
+
+def _problems(config: Config, group: InstanceGroup, namespace: str, efa: int | None) -> list[str]:
     """What else is wrong with a request on EKS."""
     settings, problems = config.settings, []
     if settings.orchestrator != "eks":
         problems.append("this stack runs Slurm (hyperpod:orchestrator); its jobs are in jobs/slurm, for sbatch")
-    if job.operator and not getattr(settings.charts, job.operator):
-        key = {"mpi_operator": "mpiOperator", "training_operator": "trainingOperator"}[job.operator]
-        problems.append(f"{name} needs hyperpod:charts.{key}, which is false; set it to true and run `pulumi up`")
     teams = [settings.namespace_of(team.name) for team in settings.namespaces]
     if namespace not in teams:
         problems.append(_no_namespace(namespace, teams))

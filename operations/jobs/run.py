@@ -31,11 +31,14 @@ _SPEAKER: Mapping[str, Mapping[str, str]] = {
     "MPIJob": {"training.kubeflow.org/job-role": "launcher"},
     "PyTorchJob": {"training.kubeflow.org/replica-index": "0"},
     "Job": {},
+    # SageMaker's operator says of no pod's name or label which one is the first.
+    "HyperPodPyTorchJob": {},
 }
 # Seconds of a log that are read twice, so that no line is missed.
 _OVERLAP = 10
-_DONE = {"Complete": True, "Succeeded": True, "Failed": False}
-_STEP = re.compile(r"^(?:iter|step) (\d+): loss ([\d.]+)")
+_DONE = {"Complete": True, "Completed": True, "Succeeded": True, "Failed": False}
+# With --tee torchrun puts the process before each line.
+_STEP = re.compile(r"^(?:\[default\d+\]:)?(?:iter|step) (\d+): loss ([\d.]+)")
 
 
 class TimedOut(Failure):
@@ -130,15 +133,25 @@ def devices_of(job: Object, resource: str) -> int:
 
     spec = job["spec"]
     replicas = spec.get("mpiReplicaSpecs") or spec.get("pytorchReplicaSpecs")
-    if replicas:
-        return sum(pods(one, one["replicas"]) for one in replicas.values())
+    if replicas or "replicaSpecs" in spec:
+        of_each = replicas.values() if replicas else spec["replicaSpecs"]
+        return sum(pods(one, one["replicas"]) for one in of_each)
     return pods(spec, spec["parallelism"])
 
 
 def submit(api: Api, objects: Sequence[Object]) -> None:
-    """Apply a job's objects, in order."""
+    """Apply a job's objects, in order. Jobs of an elastic one's further nodes come last, and go with it."""
+    further = [one for one in objects[:-1] if one["kind"] == "Job"]
     for document in objects:
-        api.apply(document)
+        if document not in further:
+            api.apply(document)
+    if not further:
+        return
+    job = objects[-1]
+    owner = {key: job[key] for key in ("apiVersion", "kind")} | {"name": job["metadata"]["name"]}
+    owner["uid"] = (api.get(job) or {"metadata": {"uid": ""}})["metadata"]["uid"]
+    for document in further:
+        api.apply({**document, "metadata": {**document["metadata"], "ownerReferences": [owner]}})
 
 
 class _Log:

@@ -37,7 +37,8 @@ _BIN = "/opt/hyperpod/bin"
 class Plan:
     """One rendering: where, on how many nodes, with how many processes each, and the script's own arguments.
 
-    ``network`` is the only one that NCCL may use, "" where it may choose. ``collective`` is what a bandwidth test
+    ``least`` is the number of nodes with which an elastic job starts. ``command`` is another template than the job's
+    own. ``network`` is the only one that NCCL may use, "" where it may choose. ``collective`` is what a bandwidth test
     measures.
     """
 
@@ -45,6 +46,8 @@ class Plan:
     group: InstanceGroup
     nodes: int
     processes: int
+    least: int = 0
+    command: str = ""
     arguments: str = ""
     network: str = ""
     collective: str = "all_reduce"
@@ -56,12 +59,15 @@ class Plan:
         forwarded = [name for name in variables if name.startswith(("NCCL_", "FI_"))]
         return {
             "accelerator": self.group.type.accelerator,
+            "name": self.name,
             "nodes": self.nodes,
+            "least": self.least,
             "processes": self.processes,
             "arguments": self.arguments,
             "collective": self.collective,
             "scripts": SCRIPTS,
             "results": RESULTS,
+            "scratch": SCRATCH,
             "nccl_variables": [*forwarded, *(["NCCL_NET"] if self.network else [])],
             "nccl_pair": f"{' '.join(slow_node.NCCL_SIZES)} -g 1 -c 1",
             "nccom_collective": nccom_test.COLLECTIVES.get(self.collective, ""),
@@ -96,7 +102,8 @@ class Job:
     """One job. ``command`` is the template of what its pods run, by default the one of its name.
 
     Of torchrun it starts ``script``, by default the first of ``scripts``, after the line ``before``; without ``out`` it
-    gives the script no such argument.
+    gives the script no such argument. An ``elastic`` one can continue on another number of nodes. ``progress`` matches
+    the lines with its loss.
     """
 
     title: str
@@ -109,6 +116,8 @@ class Job:
     out: bool = True
     operator: Literal["mpi_operator", "training_operator"] | None = None
     token: bool = False
+    elastic: bool = False
+    progress: str = ""
     deadline: int | None = None
     batch: Batch | None = None
 
@@ -120,7 +129,7 @@ class Job:
         """What its pods run."""
         script = self.script or Path(next(iter(self.scripts), "")).name
         out = f" --out {RESULTS}/{plan.name}" if self.out else ""
-        template = templates().get_template(f"{self.command}.sh.j2")
+        template = templates().get_template(f"{plan.command or self.command}.sh.j2")
         return template.render(plan.values, before=self.before, script=script, out=out).rstrip()
 
     def on_slurm(self, plan: Plan) -> list[str]:
@@ -171,5 +180,6 @@ def own_job(script: str) -> Job:
         script=script,
         out=False,
         operator="training_operator",
+        elastic=True,
         batch=Batch(files=("torchrun.sbatch",), first=(script,), per_device=("--gpus-per-node",)),
     )
