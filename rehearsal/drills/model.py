@@ -18,14 +18,14 @@ from operations.failures.advice import Advice, matching
 from ..checks import CheckFailed
 
 Site = TypeVar("Site")
-Where = Literal["account", "nodes"]
+Where = Literal["account", "nodes", "kubernetes"]
 
 
 @dataclass
 class Finding:
     """The result of a fault. ``seen``: what the user was told. ``lost``: data and work that did not survive. ``left``:
     what had to be removed by hand. ``seconds``: from the fault to everything working again; of AWS's time in the
-    account, of real time on nodes.
+    account, else of real time.
     """
 
     seen: str

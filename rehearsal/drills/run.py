@@ -11,14 +11,15 @@ from operations.failures import bad_input
 from operations.project.loading import Project
 
 from ..nodes import requirements
-from . import account, drift
+from . import account, drift, kubernetes
 from .deployer import Ground
 from .model import Drill, Result
 from .nodes import DRILLS, NodeDrills
 
 IN_ACCOUNT: tuple[Drill[Ground], ...] = (*account.DRILLS, *drift.DRILLS)
 ON_NODES = DRILLS
-EVERY: tuple[Drill[Any], ...] = (*IN_ACCOUNT, *ON_NODES)
+ON_KUBERNETES = kubernetes.DRILLS
+EVERY: tuple[Drill[Any], ...] = (*IN_ACCOUNT, *ON_KUBERNETES, *ON_NODES)
 OnStart = Callable[[Drill[Any]], None]
 OnEnd = Callable[[Result], None]
 
@@ -72,6 +73,12 @@ def run(
         elif drill.name in names:
             on_start(drill)
             end(drill.run(ground, project.stack))
+    for of_jobs in ON_KUBERNETES:
+        if of_jobs.name in names and (why := kubernetes.lacking(config) or of_jobs.unfit(config)):
+            outcome.not_run[of_jobs.name] = why
+        elif of_jobs.name in names:
+            on_start(of_jobs)
+            end(of_jobs.run(project, project.stack))
     wanted = [drill for drill in ON_NODES if drill.name in names]
     if why := _no_nodes(config) if wanted else "":
         outcome.not_run |= {drill.name: why for drill in wanted}
@@ -80,6 +87,12 @@ def run(
     if wanted := [drill for drill in wanted if drill.name not in outcome.not_run]:
         NodeDrills(project, config, on_start, end).hold(wanted)
     return outcome
+
+
+def of_kubernetes(config: Config, names: set[str]) -> bool:
+    """Whether any of these drills runs operators, which need a network of their own: they listen on fixed ports."""
+    possible = [drill for drill in ON_KUBERNETES if drill.name in names and not drill.unfit(config)]
+    return bool(possible) and not kubernetes.lacking(config)
 
 
 def _no_nodes(config: Config) -> str:

@@ -8,19 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from components.config import parse
 from components.kubernetes.node_placement import NETWORK_LAYERS
 from operations.project.loading import load_project
-from rehearsal.kubernetes.binaries import find_all, missing
-from rehearsal.kubernetes.charts import Charts
+from rehearsal.kubernetes.binaries import missing
 from rehearsal.kubernetes.container import available
-from rehearsal.kubernetes.control_plane import ControlPlane
-from rehearsal.kubernetes.declared import Declared, declare
-from rehearsal.kubernetes.deploy import Deployer
-from rehearsal.kubernetes.nodes import GROUP_LABEL, join, nodes_of, with_devices
-from rehearsal.kubernetes.run import Run, played
+from rehearsal.kubernetes.hyperpod_jobs import definition, hyperpod_jobs
+from rehearsal.kubernetes.kubectl import Refused
+from rehearsal.kubernetes.nodes import GROUP_LABEL
+from rehearsal.kubernetes.ready import ready
+from rehearsal.kubernetes.run import Run
 from rehearsal.kubernetes.workloads import Submitted, plain_jobs, submitted
 from rehearsal.patience import until
 
@@ -42,17 +39,9 @@ pytestmark = [
 def run() -> Iterator[Run]:
     """The stack with the key, on nodes that have their labels and devices."""
     words = [f"hyperpod:workers={json.dumps(WORKERS)}", 'hyperpod:charts={"topology": true}']
-    project = load_project(ROOT, "eks-gpu", words)
-    config = parse(project.config)
-    plan = declare(project, config)
-    with ControlPlane(find_all(Console(quiet=True))) as plane, played(plane) as pods:
-        deployer = Deployer(plane.kubectl, Charts(plane.folder))
-        deployer.apply(plan.before_nodes)
-        assert join(plane.kubectl, [with_devices(config, node) for node in nodes_of(config)])
-        deployer.apply([step for step in plan.after_nodes if "directories" not in step.name])
-        stack = Declared(plane.kubectl, config, plan, deployer)
-        yield Run(plane, config, pods, stack)
-        assert stack.take_down() == []
+    with ready(load_project(ROOT, "eks-gpu", words)) as here:
+        yield here
+        assert here.stack.take_down() == []
 
 
 def spines(run: Run, job: Submitted) -> list[str]:
@@ -90,6 +79,16 @@ def test_a_node_without_a_label_of_the_network_gets_no_job(run: Run) -> None:
         assert until(lambda: "23 out of 24" in job.reason(), 60), job.reason()
         run.kubectl.run("label", "node", bare, f"{NETWORK_LAYERS[2]}=nn-0-0")
         assert until(job.placed, 60), job.reason()
+
+
+def test_sagemakers_operators_jobs_are_admitted_as_far_as_it_is_known_and_others_not(run: Run) -> None:
+    known = definition()
+    assert hyperpod_jobs(run, known).startswith("5 jobs")
+    del known[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
+        "elasticPolicy"
+    ]
+    with pytest.raises(Refused, match=r'unknown field "spec.elasticPolicy"'):
+        hyperpod_jobs(run, known)
 
 
 def test_jobs_that_ask_for_no_topology_run_on_every_group(run: Run) -> None:
