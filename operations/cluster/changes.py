@@ -95,6 +95,13 @@ def plan(target: Target, verb: Verb, nodes: Sequence[Node], affected: Sequence[N
     return found
 
 
+def require_idle(plan: Plan) -> None:
+    """Raises Failure where jobs run on the plan's nodes, or nobody can tell."""
+    if plan.unknown or plan.jobs:
+        why = f"the jobs there are unknown: {plan.unknown}" if plan.unknown else f"{len(plan.jobs)} jobs run there"
+        raise Failure(f"nothing was changed: {why}", "try again later, or leave --if-idle out")
+
+
 def replace_nodes(target: Target, nodes: Sequence[Node]) -> list[str]:
     """Ask SageMaker for new instances. Returns the ids it accepted; raises Failure where it refused one."""
     return _batch(target, "batch_replace_cluster_nodes", nodes)

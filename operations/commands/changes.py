@@ -123,6 +123,7 @@ def scale_command(
     what_if: Annotated[
         bool, typer.Option("--what-if", help="Change nothing: show the limits, quotas and costs of that size.")
     ] = False,
+    if_idle: Annotated[bool, typer.Option("--if-idle", help="Remove no node while a job runs on the group.")] = False,
     yes: console.Yes = False,
     rehearse: Rehearse = False,
     install_cli: InstallCli = False,
@@ -135,6 +136,9 @@ def scale_command(
     bucket. If the number shrinks, AWS chooses the nodes to remove, and their
     jobs end.
 
+    --if-idle is for a timer: where jobs run on the group, or nobody can tell,
+    the command changes nothing and exits with 1.
+
     --what-if names the published limits that a growing group meets, in their
     order, and how many nodes each is enough for. It needs no account, and
     exits with 1 if N nodes are over one of them.
@@ -142,6 +146,7 @@ def scale_command(
     \b
       hyperpod scale slurm-gpu workers 8
       hyperpod scale slurm-gpu workers 1000 --what-if
+      hyperpod scale slurm-gpu workers 0 --if-idle --yes
       hyperpod scale dev workers 4 --rehearse
     """
     chosen = target.load(stack)
@@ -157,6 +162,8 @@ def scale_command(
         console.note(f"{group} already has {count} nodes in the configuration.")
     if not rehearse:
         preflight.require_plans(wanted.target)
+        if if_idle and wanted.after < wanted.before:
+            changes.require_idle(_fewer(chosen, group))
     with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as (engine, _):
         if rehearse:
             deploy.run(chosen, engine, "up")
@@ -173,8 +180,7 @@ def scale_command(
             )
             if not rehearse:
                 if wanted.after < wanted.before:
-                    nodes = cluster_nodes.list_nodes(chosen)
-                    show(changes.plan(chosen, "scale", nodes, [node for node in nodes if node.group == group]))
+                    show(_fewer(chosen, group))
                 console.confirm("Deploy?", yes=yes)
         except BaseException:
             engine.restore()
@@ -183,6 +189,12 @@ def scale_command(
         if report.succeeded and not rehearse:
             name_what_comes(chosen, report)
         finish(chosen, report, as_json, rehearse=rehearse)
+
+
+def _fewer(chosen: target.Target, group: str) -> changes.Plan:
+    """What fewer nodes do to the jobs on the group."""
+    nodes = cluster_nodes.list_nodes(chosen)
+    return changes.plan(chosen, "scale", nodes, [node for node in nodes if node.group == group])
 
 
 def show(plan: changes.Plan) -> None:

@@ -243,6 +243,29 @@ def test_the_jobs_that_fewer_nodes_may_end_are_named_first(
     assert engine.did == [f"configure {{'hyperpod:workers[0].count': '{count}'}}", "preview", "up"]
 
 
+@pytest.mark.parametrize(
+    ("count", "jobs", "done"), [("1", ["7|ann|1|llama"], False), ("1", [], True), ("3", ["7|ann|1|llama"], True)]
+)
+def test_a_timer_removes_no_node_while_a_job_runs(
+    count: str,
+    jobs: list[str],
+    done: bool,
+    aws: StubbedAws,
+    on: On,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    on_slurm(monkeypatch, *jobs)
+    engine = Planning()
+    monkeypatch.setattr("operations.commands.changes.open_engine", lambda *_, **__: nullcontext((engine, None)))
+    with_nodes(aws)
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": NODES})
+    on(aws)
+    code, _, err = run(capsys, "scale", "dev", "workers", count, "--if-idle", "--yes")
+    assert (code, bool(engine.did)) == ((Exit.GOOD, True) if done else (Exit.FAILED, False))
+    assert ("nothing was changed: 1 jobs run there" in err) is not done
+
+
 def test_no_node_gets_new_software_without_a_yes(
     aws: StubbedAws, on: On, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
