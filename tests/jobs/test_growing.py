@@ -72,9 +72,16 @@ def test_a_later_worker_keeps_it_where_the_first_is_lost_and_the_first_joins_tha
     later, further = start(2), start(None)
     assert (place(later), place(further)) == ("12", "12")
     assert place(start(0)) == "12"
-    later.kill()
+    os.killpg(later.pid, signal.SIGKILL)
     later.wait()
     assert place(start(1)) == "11"
+
+
+def test_torchrun_is_not_told_that_its_pod_ends_and_so_closes_nothing(start: Any) -> None:
+    first = start(0)
+    assert place(first) == "10"
+    first.terminate()
+    assert place(start(1)) == "10"
 
 
 @pytest.mark.slow

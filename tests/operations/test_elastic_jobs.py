@@ -44,6 +44,13 @@ def test_an_elastic_job_waits_for_its_fewest_nodes_and_each_further_one_is_a_job
     assert "torchrun --nnodes=12:16 " in containers[0][0]["command"][-1]
 
 
+def test_no_job_that_can_lose_a_pod_meets_in_a_store_of_an_earlier_round() -> None:
+    """torchrun shares its own by default (pytorch/pytorch, issue 135712)."""
+    for job in (elastic()[-1], render("fsdp-llama", config("eks-gpu"))[-1]):
+        worker = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+        assert "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in worker["command"][-1]
+
+
 def test_further_nodes_are_submitted_after_their_job_and_go_with_it() -> None:
     class Numbering(FakeApi):
         def apply(self, document: dict[str, Any], *, dry_run: bool = False) -> None:
