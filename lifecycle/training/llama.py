@@ -1,4 +1,4 @@
-"""The common parts of the Llama trainers of jobs/slurm: published sizes, options, tokens, learning rate."""
+"""The options, data and sizes of jobs/slurm/fsdp_llama.py, as published, and its learning rate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, Sequence, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 from training_report import Asked, Report
 
@@ -23,10 +23,10 @@ SIZES: Dict[str, Tuple[int, int, int, int, int]] = {
 KEPT = 2
 
 
-def parser(description: str, sizes: Sequence[str] = tuple(SIZES)) -> argparse.ArgumentParser:
-    """Return the options that all trainers take."""
+def parser(description: str) -> argparse.ArgumentParser:
+    """Return the trainer's options."""
     found = argparse.ArgumentParser(description=description)
-    found.add_argument("--model", choices=sorted(sizes), default="7b" if "7b" in sizes else sizes[0])
+    found.add_argument("--model", choices=sorted(SIZES), default="7b")
     found.add_argument("--pretrained", help="Hugging Face model to start from; gated models need HF_TOKEN")
     found.add_argument("--out", required=True, help="folder of checkpoints, shared by all ranks")
     found.add_argument("--data", help="flat file of token ids (default: random tokens)")

@@ -15,7 +15,6 @@ from tests.lifecycle.rig import LIFECYCLE
 CACHES = {
     "fsdp_llama.sbatch": ("huggingface", "HF_HOME"),
     "neuron.sbatch": ("neuron-cache", "NEURON_COMPILE_CACHE_URL"),
-    "neuron_llama.sbatch": ("neuron-cache", "NEURON_COMPILE_CACHE_URL"),
 }
 OWN_FOLDER = LIFECYCLE / "training/own_folder.sh"
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")

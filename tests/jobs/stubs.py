@@ -1,12 +1,10 @@
 """What a trainer imports and this machine lacks, as far as the trainer uses it. A process of one rank, on CPUs."""
 
-# ruff: noqa: ARG002, ARG004 (they have the signatures of what they stand for)
 # mypy: ignore-errors
 from __future__ import annotations
 
 import sys
 import types
-from pathlib import Path
 
 
 def module(name: str, **members: object) -> types.ModuleType:
@@ -40,100 +38,6 @@ def xla() -> None:
     torch.distributed.init_process_group = lambda backend: join(
         "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
     )
-
-
-def nxd() -> None:
-    """neuronx_distributed: the newest whole checkpoint is the one with the file ``done``."""
-    import torch
-
-    def done(folder):
-        return sorted(path.parent for path in Path(folder).glob("*/done"))
-
-    def save(folder, tag, model, optimizer, scheduler, user_content, use_xser, num_kept_ckpts):
-        path = Path(folder) / tag
-        path.mkdir(parents=True)
-        states = [one.state_dict() for one in (model, optimizer, scheduler)]
-        torch.save((states, user_content), str(path / "all.pt"))
-        (path / "done").touch()
-        for old in done(folder)[:-num_kept_ckpts]:
-            (old / "done").unlink()
-
-    def load(folder, model, optimizer, scheduler):
-        states, content = torch.load(str(done(folder)[-1] / "all.pt"))
-        for one, state in zip((model, optimizer, scheduler), states, strict=True):
-            one.load_state_dict(state)
-        return content
-
-    module(
-        "neuronx_distributed", save_checkpoint=save, load_checkpoint=load, has_checkpoint=lambda path: bool(done(path))
-    )
-
-
-def optimum() -> None:
-    """optimum.neuron 0.4: a trainer whose train() sets up, steps and saves in the order of the real one."""
-    import torch
-
-    class Trainer:
-        def __init__(self, model, args, train_dataset):
-            self.model, self.args, self.train_dataset = model, args, train_dataset
-
-        def setup_training(self, *args, **kwargs):
-            self.state = types.SimpleNamespace(global_step=0)
-            self.global_step_last_logged = 0
-            inner = torch.optim.AdamW(self.model.parameters(), lr=self.args.learning_rate)
-            self.optimizer = types.SimpleNamespace(optimizer=inner)
-            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(inner, lambda step: 1 / (1 + step))
-
-        def _get_train_sampler(self, train_dataset=None):
-            return torch.utils.data.RandomSampler(train_dataset or self.train_dataset)
-
-        def order(self):
-            """What accelerator.py makes of the sampler. Every run begins with the first."""
-            shuffle = not isinstance(self._get_train_sampler(), torch.utils.data.SequentialSampler)
-            return iter(
-                torch.utils.data.distributed.DistributedSampler(
-                    self.train_dataset, num_replicas=2, rank=0, shuffle=shuffle
-                )
-            )
-
-        def train(self):
-            order = self.order()
-            self.setup_training(None, max_steps=self.args.max_steps)
-            self.tell()
-            while self.state.global_step < self.args.max_steps:
-                batch = self.train_dataset[next(order)]["input_ids"].float()
-                self.model(batch).sum().backward()
-                self.optimizer.optimizer.step()
-                self.optimizer.optimizer.zero_grad()
-                self.lr_scheduler.step()
-                self.state.global_step += 1
-                print(f"step {self.state.global_step}: saw {int(batch[0])}")
-                self.tell()
-                if self.state.global_step % self.args.logging_steps == 0:
-                    self.log({"loss": 2.5})
-                if self.state.global_step % self.args.save_steps == 0:
-                    self._save_checkpoint()
-
-        def log(self, logs):
-            print("logged", logs)
-
-        def tell(self):
-            weights = sum(float(parameter.sum()) for parameter in self.model.parameters())
-            moments = [float(state["exp_avg"].sum()) for state in self.optimizer.optimizer.state.values()]
-            print("state", weights, moments, self.lr_scheduler.get_last_lr())
-
-    def arguments(**given):
-        return types.SimpleNamespace(**given, train_batch_size=2, trn_config=None)
-
-    class Model:
-        @staticmethod
-        def from_config(config, trn_config):
-            torch.manual_seed(7)
-            return torch.nn.Linear(config.max_position_embeddings, 1)
-
-    module("optimum.neuron", NeuronTrainer=Trainer, NeuronTrainingArguments=arguments)
-    module("optimum.neuron.models.training", NeuronModelForCausalLM=Model)
-    module("transformers", LlamaConfig=types.SimpleNamespace)
 
 
 def fsdp() -> None:

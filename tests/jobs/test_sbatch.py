@@ -179,12 +179,9 @@ def test_a_job_goes_back_into_the_queue_and_keeps_its_log(name: str) -> None:
     assert {"--requeue", "--open-mode=append"} <= options
 
 
-@pytest.mark.parametrize(("name", "trainer"), [("neuron", "neuron_train.py"), ("neuron_llama", "neuron_llama.py")])
-def test_a_trainium_job_starts_a_process_for_each_core_of_whatever_node_it_is_on(
-    tmp_path: Path, name: str, trainer: str
-) -> None:
-    command = submit(tmp_path, f"{name}.sbatch", "--steps", "7")
-    assert not any("gres" in line for line in (JOBS / f"{name}.sbatch").read_text().splitlines() if "#SBATCH" in line)
+def test_a_trainium_job_starts_a_process_for_each_core_of_whatever_node_it_is_on(tmp_path: Path) -> None:
+    command = submit(tmp_path, "neuron.sbatch", "--steps", "7")
+    assert not any("gres" in line for line in (JOBS / "neuron.sbatch").read_text().splitlines() if "#SBATCH" in line)
     # What srun runs on the worker, there.
     worker = tmp_path / "worker/lib/training"
     worker.mkdir(parents=True)
@@ -193,7 +190,7 @@ def test_a_trainium_job_starts_a_process_for_each_core_of_whatever_node_it_is_on
     given = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "MASTER_ADDR": "first", "MASTER_PORT": "1", "HERE": "/here"}
     done = subprocess.run(
         ["bash", "-c", script, *command[command.index("-c") + 2 :]],
-        env={"PATH": os.environ["PATH"], "OUT": "/out", "NEURON_RT_NUM_CORES": "8", "TRAINER": trainer, **given},
+        env={"PATH": os.environ["PATH"], "OUT": "/out", "NEURON_RT_NUM_CORES": "8", **given},
         capture_output=True,
         text=True,
         check=True,
@@ -201,7 +198,7 @@ def test_a_trainium_job_starts_a_process_for_each_core_of_whatever_node_it_is_on
     said = done.stdout.split("\n")
     assert said[:1] == ["torchrun"]
     assert said[said.index("--nproc_per_node") + 1] == "8"
-    assert said[-7:-1] == [f"/here/{trainer}", "--out", "/out", "--steps", "7", "cores unset"]
+    assert said[-7:-1] == ["/here/neuron_train.py", "--out", "/out", "--steps", "7", "cores unset"]
 
 
 def environments(tmp_path: Path, *names: str) -> dict[str, str]:

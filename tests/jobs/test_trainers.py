@@ -107,60 +107,6 @@ def test_neuron_train_resumes_from_the_newest_readable_checkpoint(tmp_path: Path
     assert re.findall(r"^iter \d+: loss [\d.]+$", again, re.M) == losses
 
 
-def test_neuron_llama_resumes_weights_optimizer_schedule_and_position_in_the_data(tmp_path: Path) -> None:
-    given = ("--out", str(tmp_path), "--context", "4", "--vocabulary", "1000000", "--rate", "0.1")
-    names = ("xla", "nxd", "optimum")
-    first = train("neuron_llama.py", names, *given, "--steps", "5", "--save-every", "2")
-    assert "resumed" not in first
-    assert [path.parent.name for path in sorted(tmp_path.glob("*/done"))] == ["step_00000002", "step_00000004"]
-    # A checkpoint that was never finished.
-    (tmp_path / "step_00000006").mkdir()
-    again = train("neuron_llama.py", names, *given, "--steps", "8", "--save-every", "100")
-    assert again.splitlines()[0] == "resumed after step 4"
-    assert re.findall(r"^step (\d+):", again, re.M) == ["5", "6", "7", "8"]
-    # The state at the start, and that after each step: the second run starts with that of the first after step 4.
-    assert re.findall(r"^state .*", again, re.M)[0] == re.findall(r"^state .*", first, re.M)[4]
-    old, new = (re.findall(r"saw (\d+)", text) for text in (first, again))
-    # What was seen before the checkpoint is not seen again, and the step after it is the same.
-    assert new[0] == old[4]
-    assert not set(old) & set(new[1:])
-
-
-def test_neuron_llama_sees_every_sequence_once_before_any_twice_in_runs_that_resume(tmp_path: Path) -> None:
-    """Optimum Neuron begins the same order in every run (optimum-neuron 0.4.5, NeuronAccelerator)."""
-    (tmp_path / "tokens").write_bytes(b"".join(number.to_bytes(2, "little") for number in range(100, 164)))
-    given = ("--out", str(tmp_path / "out"), "--data", str(tmp_path / "tokens"), "--context", "4", "--save-every", "2")
-    names = ("xla", "nxd", "optimum")
-    first = train("neuron_llama.py", names, *given, "--steps", "4")
-    again = train("neuron_llama.py", names, *given, "--steps", "8")
-    seen = [int(number) for number in re.findall(r"saw (\d+)", first + again)]
-    # The stub is one of two ranks: eight of sixteen sequences.
-    assert len(set(seen)) == 8, seen
-    assert seen != sorted(seen)
-
-
-def test_neuron_llama_tells_of_its_steps_when_it_logs_and_of_its_checkpoints(tmp_path: Path) -> None:
-    (reports := tmp_path / "reports").mkdir()
-    given = ("--out", str(tmp_path / "out"), "--context", "4", "--batch", "3", "--tensor-parallel", "8")
-    several = ("--steps", "5", "--log-every", "2", "--save-every", "4")
-    world = {"RANK": "9", "WORLD_SIZE": "32", "HYPERPOD_TRAINING_REPORTS": str(reports)}
-    train("neuron_llama.py", ("xla", "nxd", "optimum"), *given, *several, **world)
-    told = json.loads((reports / "rank-9.json").read_text())
-    assert (told["step"], told["loss"]) == (4, 2.5)
-    # Four replicas of the model, each with three sequences of four tokens.
-    assert told["tokens_per_second"] * told["step_seconds"] == pytest.approx(48)
-    assert told["checkpoint_seconds"] >= 0
-    assert told["compute_seconds"] > 0
-
-
-def test_neuron_llama_reads_a_flat_file_of_tokens(tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_bytes(b"".join(number.to_bytes(2, "little") for number in range(100, 140)))
-    options = ("--out", str(tmp_path / "out"), "--data", str(tmp_path / "tokens"), "--context", "4", "--steps", "3")
-    said = train("neuron_llama.py", ("xla", "nxd", "optimum"), *options)
-    assert {int(number) % 4 for number in re.findall(r"saw (\d+)", said)} == {0}
-    assert {100 <= int(number) < 140 for number in re.findall(r"saw (\d+)", said)} == {True}
-
-
 FSDP = """
 import sys
 from pathlib import Path

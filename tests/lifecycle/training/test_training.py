@@ -315,9 +315,6 @@ def test_a_llama_has_its_published_size() -> None:
         given = llama.parser("x").parse_args(["--out", "x", "--model", size, "--context", "8", "--vocabulary", "9"])
         rest = {"vocab_size": 9, "max_position_embeddings": 8, "use_cache": False}
         assert llama.configuration(given, dict) == {**published, **rest}
-    # A trainer that has other sizes.
-    assert llama.parser("x", ("8b", "70b")).parse_args(["--out", "x"]).model == "8b"
-    assert llama.parser("x", ("70b", "7b")).parse_args(["--out", "x"]).model == "7b"
 
 
 @pytest.mark.parametrize("trainer", ["llama.place", "nanogpt._place"])
