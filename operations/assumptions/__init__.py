@@ -1,5 +1,7 @@
 """The register of assumptions: what this project relies on and only a real cluster can prove, each with its probe.
 
+What a deployment, a boot or `validate` itself reports by its name where it is wrong has no row.
+
 The rows are in the YAML files beside this one. A row says what is assumed, on which source, how certain that is, which
 read-only question settles it, what shows that it is wrong, and what to change then. Tests read its probe's answer from
 its sample.

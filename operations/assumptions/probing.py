@@ -127,13 +127,11 @@ VALUES: Mapping[str, Callable[[Target], str]] = {
     "cluster_id": lambda target: target.cluster_id,
     "count": lambda target: str(target.config.worker_groups[0].count),
     "group": lambda target: target.config.worker_groups[0].name,
-    "kubernetes_version": lambda target: str(target.config.settings.kubernetes_version),
     "partition": lambda target: target.config.region.partition,
     "region": lambda target: target.aws.region,
     "role": _role,
     "subnet": lambda target: str(target.cluster["VpcConfig"]["Subnets"][0]),
     "tag": lambda target: target.names.cluster_id,
-    "worker": lambda target: target.config.worker_groups[0].type.name,
 }
 
 
