@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from tests.operations.aws import (
     with_nodes,
     with_session,
 )
-from tests.support import ROOT
 
 On = Callable[[Aws], None]
 HEAD = """\
@@ -72,48 +70,6 @@ def test_the_threshold_is_the_wire_rate_of_the_devices_used(large: float, passed
     assert (result.nodes, result.ranks_per_node) == (2, 1)
     assert result.passed is passed
     assert bool(result.hints) is not passed
-
-
-def test_labels_before_the_lines_change_nothing(aws: StubbedAws) -> None:
-    target, plain = stack(aws, "slurm-gpu"), nccl()
-    expected = benchmark.rate_text(target, plain, "all_reduce")
-    for label in (" 0: ", "[1,0]<stdout>:"):
-        assert benchmark.rate_text(target, textwrap.indent(plain, label, lambda line: True), "all_reduce") == expected
-
-
-def test_wrong_values_fail_however_fast(aws: StubbedAws) -> None:
-    result = benchmark.rate_text(stack(aws, "slurm-gpu"), nccl(wrong=3), "all_reduce")
-    assert not result.passed
-    assert "data was corrupted" in " ".join(result.reasons)
-
-
-def test_an_output_that_was_cut_fails_with_what_it_complained_of(aws: StubbedAws) -> None:
-    cut = HEAD + ROWS.format(large=450, wrong=0).rsplit("\n", 2)[0]
-    cut += "\nip-10-1-1-2: Test NCCL failure common.cu:958 'remote process exited or there was a network error'\n"
-    result = benchmark.rate_text(stack(aws, "slurm-gpu"), cut, "all_reduce")
-    assert not result.passed
-    assert len(result.rows) == 2
-    assert "is incomplete" in result.reasons[-2]
-    assert "Test NCCL failure" in result.reasons[-1]
-
-
-def test_a_row_with_other_output_in_it_is_said_and_breaks_nothing(aws: StubbedAws) -> None:
-    mixed = (
-        "  2097152  524288  float  sum  -1ip-10-1-0-1:51001:51040 [0] NCCL WARN NET/OFI Request completed with error"
-    )
-    result = benchmark.rate_text(
-        stack(aws, "slurm-gpu"), f"{HEAD}{ROWS.format(large=450, wrong=0)}{mixed}\n{TAIL}", "all_reduce"
-    )
-    assert not result.passed
-    assert len(result.rows) == 3
-    assert "a row cannot be read: 2097152" in result.reasons[0]
-
-
-@pytest.mark.parametrize("text", ["", "mpirun: command not found\n", "\x00\xff garbage 1 2 3", HEAD])
-def test_an_output_without_results_fails(text: str, aws: StubbedAws) -> None:
-    result = benchmark.rate_text(stack(aws, "slurm-gpu"), text, "all_reduce")
-    assert not result.passed
-    assert "no result" in result.reasons[0]
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("dev", "1 rank each"), ("slurm-gpu", "8 ranks each")])
@@ -162,10 +118,6 @@ def test_slurm_runs_the_nodes_own_command_and_keeps_history_and_picture(
     (kept,) = records.read(stack(aws), "benchmarks")
     assert (kept["collective"], kept["peak"], kept["passed"]) == ("all_gather", 3.0, passed)
     assert kept["time"]
-
-
-def test_what_a_test_records_is_not_in_the_checkout(aws: StubbedAws) -> None:
-    assert not records.folder(stack(aws)).is_relative_to(ROOT)
 
 
 @pytest.fixture
@@ -255,15 +207,6 @@ def test_kubernetes_runs_the_job_reads_its_launcher_and_deletes_it(
     if ends == "Failed":
         assert "NCCL WARN Connect to 10.1.1.2 failed" in result.reasons
     assert api.did == ["apply ConfigMap", "apply MPIJob", "delete MPIJob", "delete ConfigMap"]
-
-
-def test_a_job_that_failed_fails_whatever_it_printed_before(
-    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
-) -> None:
-    api = kubernetes(log=nccl() + "launcher: out of memory\n")
-    api.ends = "Failed"
-    result = benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 2, timeout=5)
-    assert (result.passed, result.reasons) == (False, ("the job failed: launcher: out of memory",))
 
 
 def test_a_job_that_does_not_end_is_deleted_all_the_same(

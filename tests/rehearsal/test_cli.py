@@ -195,8 +195,3 @@ def test_help_of_every_command_says_its_exit_codes(
     assert f"Usage: {' '.join(['hyperpod rehearse', *command])} " in said
     assert "Exit code: 0" in said
     assert max(map(len, said.splitlines())) <= 80
-
-
-def test_its_help_explains_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    assert "Exit code: 0 all good" in capsys.readouterr().out

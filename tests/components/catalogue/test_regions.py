@@ -45,11 +45,6 @@ def test_an_eks_control_plane_finds_two_different_supported_zones(row: Region) -
         assert other not in row.eks_unsupported_zone_ids
 
 
-@each(REGIONS)
-def test_the_second_zone_is_the_same_every_time(row: Region) -> None:
-    assert [row.other_eks_zone(zone) for zone in row.zone_ids] == [row.other_eks_zone(zone) for zone in row.zone_ids]
-
-
 @pytest.mark.parametrize(
     ("zone", "other"),
     [
