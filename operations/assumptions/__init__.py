@@ -37,7 +37,7 @@ class Probe(_Strict):
     """A read-only question, and how to read its answer.
 
     It goes to a node (``node`` is a role, or any; ``command`` is a shell command), to AWS (``api`` is boto3's client
-    and method; ``region`` if it is not the stack's), to Kubernetes (``kubernetes`` is nodes or pods) or to the stack's
+    and method), to Kubernetes (``kubernetes`` is nodes or pods) or to the stack's
     Prometheus workspace (``prometheus`` is an expression in PromQL). ``find`` is a JMESPath expression that selects the
     relevant part of any answer but a node's. ``{cluster}`` and the like in
     commands, arguments and expressions are replaced. An answer that matches neither regular expression settles nothing.
@@ -46,7 +46,6 @@ class Probe(_Strict):
     node: Literal["", "any", "controller", "login", "worker"] = ""
     command: str = ""
     api: str = ""
-    region: str = ""
     arguments: Mapping[str, Any] = Field(default_factory=dict)
     kubernetes: Literal["", "nodes", "pods"] = ""
     prometheus: str = ""

@@ -89,7 +89,7 @@ class Stack:
 
     def _aws(self, probe: Probe) -> Any:
         service, operation = probe.api.split()
-        client = self._target.aws.client(service, probe.region or None)
+        client = self._target.aws.client(service)
         arguments = self._fill(probe.arguments)
         if client.can_paginate(operation) and not _bounded(arguments):
             return client.get_paginator(operation).paginate(**arguments).build_full_result()
@@ -114,12 +114,6 @@ class Stack:
         return value
 
 
-def _role(target: Target) -> str:
-    """The role of the first workers."""
-    groups = {group["InstanceGroupName"]: group for group in target.cluster["InstanceGroups"]}
-    return str(groups.get(target.config.worker_groups[0].name, {}).get("ExecutionRole", ""))
-
-
 # The placeholders that rows may use.
 VALUES: Mapping[str, Callable[[Target], str]] = {
     "account": lambda target: target.aws.account_id,
@@ -127,9 +121,6 @@ VALUES: Mapping[str, Callable[[Target], str]] = {
     "cluster_id": lambda target: target.cluster_id,
     "count": lambda target: str(target.config.worker_groups[0].count),
     "group": lambda target: target.config.worker_groups[0].name,
-    "partition": lambda target: target.config.region.partition,
-    "region": lambda target: target.aws.region,
-    "role": _role,
     "subnet": lambda target: str(target.cluster["VpcConfig"]["Subnets"][0]),
     "tag": lambda target: target.names.cluster_id,
 }
