@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,6 +27,8 @@ def draw(lines: Mapping[str, Mapping[int, float]], title: str, size: str, path: 
     axes.minorticks_off()
     axes.grid(visible=True, alpha=0.3)
     figure.legend(loc="outside right upper", frameon=False)
-    # The same figures give the same file.
+    # The same figures give the same file, without the spaces between its elements.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "growth"}):
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    if path.suffix == ".svg":
+        path.write_text(re.sub(r"(?<=>)\s+(?=<)", "", " ".join(path.read_text().split())) + "\n")
