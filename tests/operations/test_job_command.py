@@ -72,15 +72,6 @@ def test_it_is_told_where_hyperpod_does_not_resume_a_job(
     assert ("HyperPod resumes jobs only" in " ".join(capsys.readouterr().err.split())) is told
 
 
-def test_a_pretrained_model_without_a_token_is_not_submitted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api = Noting(NAMESPACE)
-    assert command(monkeypatch, tmp_path, api, "fsdp-llama", "--arguments", "--pretrained x") == Exit.BAD_INPUT
-    assert "kubectl create secret generic hf-token" in capsys.readouterr().err
-    assert api.applied == []
-
-
 def test_a_test_that_nobody_waits_for_has_its_own_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for wait, seconds in (("--no-wait", 3600), ("--wait", 5)):
         api = Noting(NAMESPACE, says=NCCL.format(busbw=380.0))

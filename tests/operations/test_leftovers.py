@@ -16,8 +16,6 @@ from components.kubernetes.storage import VOLUMES_TAG
 from operations import target
 from operations.aws import Aws
 from operations.deployment import leftovers, tagged
-from operations.deployment.deploy import Report
-from operations.failures import Exit
 from operations.target import Target
 from rehearsal.account import Account, guardduty
 from tests.operations.aws import RefusingAws, StubbedAws, stack
@@ -350,23 +348,6 @@ def test_what_kubernetes_made_is_found_by_its_drivers_tags(account: Account) -> 
         ec2.delete_subnet(SubnetId=subnet)
         ec2.delete_vpc(VpcId=vpc)
     gone(eks)
-
-
-@pytest.mark.parametrize(
-    ("audit", "succeeded", "code"),
-    [
-        (leftovers.Audit(), True, Exit.GOOD),
-        (leftovers.Audit(unknown=["S3: permission denied"]), True, Exit.CANNOT_KNOW),
-        (leftovers.Audit(unknown=["S3: permission denied"]), False, Exit.FAILED),
-        (leftovers.Audit(unknown=["x"], leftovers=[tagged.Leftover(kind="VPC", id="v", command="")]),
-         True, Exit.FAILED),
-    ],
-)  # fmt: skip
-def test_a_destroy_is_good_only_where_everything_was_looked_at(
-    audit: leftovers.Audit, succeeded: bool, code: Exit
-) -> None:
-    report = Report(stack="dev", command="destroy", engine="test", succeeded=succeeded, audit=audit)
-    assert report.code == code
 
 
 def test_what_is_found_by_other_means_is_added_once() -> None:

@@ -177,6 +177,7 @@ def test_the_claim_of_a_replaced_controller_is_taken_over(world: World) -> None:
     claim.write_text('{"instance_id": "i-gone", "hostname": "ip-10-1-0-77", "address": "10.1.0.77"}')
     controller.run(node)
     assert json.loads(claim.read_text())["hostname"] == "ip-10-1-0-10"
+    assert host.ran("scontrol", "reconfigure"), "nodes of the one before learn where it is"
 
 
 def test_a_task_prolog_of_somebody_else_is_said(world: World) -> None:
@@ -218,15 +219,6 @@ def test_accounting_elsewhere_is_waited_for_and_a_daemon_that_does_not_answer_is
         controller.run(ready(host))
     assert set(asked) == {("database", 6819)}
     assert "slurmdbd" not in host.active
-
-
-def test_a_new_controller_tells_the_nodes_of_the_one_before_where_it_is(world: World) -> None:
-    host = world.node("controller")
-    node = ready(host)
-    claim = world.shared / ".hyperpod/slurm/controller.json"
-    claim.write_text('{"instance_id": "i-gone", "hostname": "ip-10-1-0-77", "address": "10.1.0.77"}')
-    controller.run(node)
-    assert host.ran("scontrol", "reconfigure")
 
 
 def test_a_login_node_that_slurmctld_still_lists_is_hidden(world: World) -> None:
