@@ -19,6 +19,8 @@ from .pod_resources import device_resource
 CLASS_GROUP, CLASS_KIND = "karpenter.sagemaker.amazonaws.com", "HyperpodNodeClass"
 POOL_GROUP = "karpenter.sh"
 _TYPE_LABEL = "node.kubernetes.io/instance-type"
+# HyperPod's on healthy nodes, which jobs select. Karpenter adds no node for a label that its pool does not promise.
+_HEALTHY = {"sagemaker.amazonaws.com/node-health-status": "Schedulable"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,7 @@ class NodePools(ComponentResource):
 
 def pool_spec(group: InstanceGroup, autoscaling: Autoscaling) -> dict[str, Any]:
     """Return a group's pool: the nodes as they will be, so that Karpenter adds none that a pod could not use."""
-    labels = {**(group.worker.labels if group.worker else {}), GROUP_LABEL: group.name}
+    labels = {**(group.worker.labels if group.worker else {}), GROUP_LABEL: group.name, **_HEALTHY}
     spec: dict[str, Any] = {
         "nodeClassRef": {"group": CLASS_GROUP, "kind": CLASS_KIND, "name": group.name.lower()},
         "requirements": [{"key": _TYPE_LABEL, "operator": "In", "values": [group.type.name]}],

@@ -21,8 +21,9 @@ def test_a_pool_has_the_groups_label_its_taint_and_its_limits() -> None:
     made = demanding(GPUS, CPUS)
     assert made.settings.autoscaling
     gpus, cpus = (pool_spec(group, made.settings.autoscaling) for group in made.worker_groups[1:])
-    # A flavor of Kueue selects nodes by the label: Karpenter would not add one for a label that it does not know.
-    assert gpus["template"]["metadata"]["labels"] == {GROUP_LABEL: "GPUs"}
+    # A flavor of Kueue and the jobs select nodes by these: Karpenter adds none for a label that it does not know.
+    healthy = {"sagemaker.amazonaws.com/node-health-status": "Schedulable"}
+    assert gpus["template"]["metadata"]["labels"] == {GROUP_LABEL: "GPUs", **healthy}
     # Without it Karpenter would add GPUs for pods that cannot run there.
     assert gpus["template"]["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
     assert gpus["limits"] == {"nodes": "4", "cpu": "768", "nvidia.com/gpu": "32"}
