@@ -136,7 +136,7 @@ class Autoscaling(Model):
     """true turns Karpenter on. false turns it off in a stack that had it."""
     consolidation: Annotated[Literal["WhenEmpty", "WhenEmptyOrUnderutilized"], IN_PLACE] = "WhenEmpty"
     """Nodes that Karpenter may remove: those without a job, or also those whose pods fit elsewhere, which interrupts
-    jobs."""
+    jobs, except those of `hyperpod job run`."""
     consolidate_after: Annotated[IdleTime, IN_PLACE] = "10m"
     """How long such a node stays, for example 10m or 1h30m, or Never."""
     disruption_budget: Annotated[NodeShare, IN_PLACE] = "10%"

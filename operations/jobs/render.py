@@ -31,6 +31,8 @@ _AUTO_RESUME = {
     "sagemaker.amazonaws.com/enable-job-auto-resume": "true",
     "sagemaker.amazonaws.com/job-max-retry-count": "10",
 }
+# Karpenter, "Disruption": it removes no node under such a pod, whatever the pool's policy and budgets allow.
+_STAYS = {"karpenter.sh/do-not-disrupt": "true"}
 # Files that its pods see in the place of the image's own: the job's user, and for MPI how ssh runs without root.
 _SYSTEM_FILES = {
     "passwd": "/etc/passwd",
@@ -145,7 +147,8 @@ def render(
     # Trainers tell of themselves where somebody reads it.
     told = bool(job.scripts) and settings.observability.scraper != "none"
     system_files = dict(_SYSTEM_FILES if job.template == "mpi" else {"passwd": _SYSTEM_FILES["passwd"]})
-    labels, near = {NAME_LABEL: name, **({GROUP_LABEL: workers.name} if told else {})}, _near(config, workers, choices)
+    labels = {NAME_LABEL: name, **({GROUP_LABEL: workers.name} if told else {})}
+    placed = {**_near(config, workers, choices), **(_STAYS if workers.follows_demand else {})}
     text = (
         templates()
         .get_template(f"{template}.yaml.j2")
@@ -158,7 +161,7 @@ def render(
             command=job.on_eks(plan),
             node=_node(workers, processes, devices, efa, settings.charts),
             labels=labels,
-            metadata={"labels": labels, **({"annotations": near} if near else {})},
+            metadata={"labels": labels, **({"annotations": placed} if placed else {})},
             reports=PORT_NAME if told else "",
             reports_port=PORT,
             env=[

@@ -241,6 +241,18 @@ def test_workers_ask_kueue_for_their_place_in_the_network(case: str) -> None:
         assert found == {role: wanted if role == "Worker" else None for role in replicas}
 
 
+def test_karpenter_may_not_disrupt_jobs_where_nodes_follow_demand() -> None:
+    group = {"name": "gpus", "instanceType": "ml.p5.48xlarge", "count": 2}
+    system = {"name": "system", "instanceType": "ml.m5.xlarge"}
+    for scaling, expected in (("demand", {"karpenter.sh/do-not-disrupt": "true"}), ("fixed", None)):
+        spare = {**group, "name": "spare", "scaling": "demand"}
+        made = config("eks-gpu", workers=[system, {**group, "scaling": scaling}, spare], autoscaling={"enabled": True})
+        for name in ("nanogpt", "nccl-tests", "device-check"):
+            job = render(name, made, Choices(group="gpus"))[-1]["spec"]
+            replicas = job.get("pytorchReplicaSpecs") or job.get("mpiReplicaSpecs") or {"Worker": job}
+            assert replicas["Worker"]["template"]["metadata"].get("annotations") == expected
+
+
 def test_every_problem_is_named_at_once() -> None:
     mixed = [{"name": "near", "instanceType": "ml.p5.48xlarge"}, {"name": "far", "instanceType": "ml.g6.48xlarge"}]
     text = refusal("nanogpt", placement="layer-3", group="far", settings={"workers": mixed})
