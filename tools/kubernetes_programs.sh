@@ -25,6 +25,7 @@ copy() {
 pins=() flags="-s -w"
 if [[ $module == kubernetes ]]; then
   copy sigs.k8s.io/kueue charts/kueue out/kueue-chart
+  copy sigs.k8s.io/karpenter pkg/apis/crds out/karpenter-crds
   copy github.com/kubeflow/mpi-operator manifests/base out/mpi-operator-crds
   # kwok 0.7 reads an annotation that Kubernetes 1.34 has removed. kwok's own "Bump k8s to 1.34" drops the check, and so
   # does this. This way kwok uses the libraries that the others have already compiled.

@@ -1,7 +1,7 @@
 """Kubernetes' own programs: found where envtest users have them, or built from pinned Go modules and cached.
 
 Programs are searched for in ``KUBEBUILDER_ASSETS``, on PATH and in the cache. ``tools/kubernetes_programs.sh`` builds
-missing ones. The cache is keyed by what the modules in ``tools/`` pin, so a new pin gets a new folder.
+missing ones. The cache is keyed by the modules' files, so a new pin gets a new folder.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..patience import told
 _TOOLS = Path(__file__).parents[2] / "tools"
 # Two modules, since Go builds with one version of each library and the training operator needs an older Kubernetes.
 # What building each takes with an empty cache of Go's, as measured.
-_CPU_SECONDS = {"kubernetes": 720, "training-operator": 150}
+_CPU_SECONDS = {"kubernetes": 750, "training-operator": 150}
 # The module in ``tools/`` that each program, chart and set of manifests comes from.
-_OPERATORS = ("mpi-operator", "kueue", "training-operator")
+_OPERATORS = ("mpi-operator", "kueue", "karpenter", "training-operator")
 PROGRAMS = {
     **dict.fromkeys(("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"), "kubernetes"),
     **dict.fromkeys(("kubectl", "helm", "kwok", *_OPERATORS), "kubernetes"),
@@ -33,6 +33,7 @@ PROGRAMS = {
 }
 FOLDERS = {
     "kueue-chart": "kubernetes",
+    "karpenter-crds": "kubernetes",
     "mpi-operator-crds": "kubernetes",
     "training-operator-crds": "training-operator",
 }
@@ -50,8 +51,8 @@ class Missing(Exception):
 def cache(module: str) -> Path:
     """The cache folder for what a module of ``tools/`` pins. Every set of pins has its own."""
     digest = hashlib.sha256()
-    for name in ("go.mod", "go.sum"):
-        digest.update((_TOOLS / module / name).read_bytes())
+    for path in sorted(path for path in (_TOOLS / module).rglob("*") if path.is_file()):
+        digest.update(path.read_bytes())
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "hyperpod-tools" / f"{module}-{digest.hexdigest()[:12]}"
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from components.config import Config
 from operations.project.loading import Project
 
+from .control_plane import ControlPlane
 from .deploy import Deployer, DeployFailed
-from .kubectl import Kubectl, Manifest
-from .nodes import join, leave, nodes_of
+from .karpenter import arrive, depart
+from .kubectl import Manifest
 from .objects import Plan, plan
 
 
@@ -50,7 +51,7 @@ def declare(project: Project, config: Config) -> Plan:
 class Declared:
     """Applies the declared objects to the API server and deletes them again, like pulumi-kubernetes."""
 
-    kubectl: Kubectl
+    plane: ControlPlane
     config: Config
     plan: Plan
     deployer: Deployer
@@ -58,7 +59,7 @@ class Declared:
     def bring_up(self) -> int:
         """Apply everything in the program's order, nodes included. Returns the object count. Raises DeployFailed."""
         self.deployer.apply(self.plan.before_nodes)
-        if not join(self.kubectl, nodes_of(self.config)):
+        if not arrive(self.plane, self.config):
             raise DeployFailed("not every node became ready")
         self.deployer.apply(self.plan.after_nodes)
         return self.deployer.count(self.plan.steps)
@@ -66,7 +67,7 @@ class Declared:
     def take_down(self) -> list[str]:
         """Delete everything in Pulumi's order: what needs nodes, the nodes, the rest. Returns the errors."""
         problems = self.deployer.remove(self.plan.after_nodes)
-        leave(self.kubectl, nodes_of(self.config))
+        depart(self.plane, self.config)
         return problems + self.deployer.remove(self.plan.before_nodes)
 
     def kept(self) -> list[Manifest]:

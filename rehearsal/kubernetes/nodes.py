@@ -20,18 +20,30 @@ _LABELS = "sagemaker.amazonaws.com"
 HEALTH_LABEL, SCHEDULABLE = f"{_LABELS}/node-health-status", "Schedulable"
 TYPE_LABEL, GROUP_LABEL = "node.kubernetes.io/instance-type", f"{_LABELS}/instance-group-name"
 _JOIN_SECONDS = 60.0
+# Nodes that Karpenter could add above a group's limit.
+_BEYOND = 3
 # A made-up network: so many nodes of a group below a switch of the lowest layer, and so many of these below the next.
 _LEAF, _SPINE = 4, 4
 
 
 def nodes_of(config: Config) -> list[Manifest]:
-    """A Node object for every instance of every worker group."""
-    return [_node(config, group, index) for group in config.worker_groups for index in range(group.count)]
+    """A Node object for every instance that the worker groups always have."""
+    return [_node(config, group, index) for group in config.worker_groups for index in range(group.least)]
+
+
+def on_demand(config: Config) -> dict[str, list[Manifest]]:
+    """The nodes that Karpenter can add to each group: more than its limit, which is the pool's to hold."""
+    return {
+        group.name: [with_devices(config, _node(config, group, index)) for index in range(group.count + _BEYOND)]
+        for group in config.worker_groups
+        if group.follows_demand
+    }
 
 
 def names_of(config: Config) -> list[str]:
-    """The names of these nodes."""
-    return [str(node["metadata"]["name"]) for node in nodes_of(config)]
+    """The names of all nodes that there can be."""
+    nodes = [*nodes_of(config), *(node for group in on_demand(config).values() for node in group)]
+    return [str(node["metadata"]["name"]) for node in nodes]
 
 
 def group_of(config: Config, node: Manifest) -> InstanceGroup:

@@ -26,8 +26,8 @@ from ..engines.real import NO_CLI, EngineFailure, OnLine, RealStack, Surrounding
 from .control_plane import ControlPlane
 from .declared import Declared, StackFailed
 from .deploy import DeployFailed
+from .karpenter import arrive, depart
 from .kubectl import Manifest
-from .nodes import join, leave, nodes_of
 
 PLAYED, REAL = ("aws", "aws-native"), ("eks", "kubernetes")
 # pulumi-eks asks the AWS CLI for its version, and its kubeconfig asks for a token. Here the answer is a certificate.
@@ -63,7 +63,7 @@ class PlayedAccount(Account):
 
     def __init__(self, config: Config, plane: ControlPlane) -> None:
         super().__init__(config.region.name)
-        self._plane, self._nodes = plane, nodes_of(config)
+        self._plane, self._config = plane, config
 
     def charts_installed(self) -> bool:
         """Whether Helm lists the charts as installed."""
@@ -83,14 +83,14 @@ class PlayedAccount(Account):
                 "certificateAuthorities": [authority],
             }
         elif type_token == HYPERPOD_CLUSTER:
-            join(self._plane.kubectl, self._nodes)
+            arrive(self._plane, self._config)
         return resource_id, outputs
 
     def delete(self, type_token: str, resource_id: str) -> None:
         """Like the account's. A HyperPod cluster's nodes are deleted with it. Raises Refused."""
         super().delete(type_token, resource_id)
         if type_token == HYPERPOD_CLUSTER:
-            leave(self._plane.kubectl, self._nodes)
+            depart(self._plane, self._config)
 
 
 @dataclass(frozen=True)

@@ -30,4 +30,4 @@ def ready(project: Project) -> Iterator[Run]:
         if not join(plane.kubectl, [with_devices(config, node) for node in nodes_of(config)]):
             raise DeployFailed("not every node became ready")
         deployer.apply([step for step in plan.after_nodes if "directories" not in step.name])
-        yield Run(plane, config, pods, Declared(plane.kubectl, config, plan, deployer))
+        yield Run(plane, config, pods, Declared(plane, config, plan, deployer))

@@ -16,7 +16,7 @@ from operations.terminal.interrupts import Interrupted
 
 from ..checks import CheckFailed
 from ..patience import until
-from . import access, growth, health, placement, workloads
+from . import access, demand, growth, health, placement, workloads
 from .charts import Charts
 from .container import available
 from .control_plane import ControlPlane, ControlPlaneError
@@ -64,7 +64,7 @@ def run(
         progress.say("the control plane")
         with plane, played(plane) as pods, ExitStack() as context:
             deployer = Deployer(plane.kubectl, Charts(plane.folder), progress.say)
-            declared = Declared(plane.kubectl, config, objects, deployer)
+            declared = Declared(plane, config, objects, deployer)
             stack: Stack = declared
             if engine == PULUMI:
                 from .pulumi_engine import on_real_engine
@@ -147,6 +147,12 @@ def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]
     ]
     if not full:
         return placed
+    follows: list[tuple[str, Act]] = [
+        ("pods make nodes", demand.pods_make_nodes),
+        ("limits hold", demand.limits_hold),
+        ("idle nodes go, jobs stay", demand.idle_nodes_go),
+    ]
+    came, rest = (follows[:1], follows[1:]) if demand.groups_of(here) else ([], [])
     jobs: list[tuple[str, Act]] = [
         (f"job {name}", lambda run, name=name: workloads.admitted_and_placed(run, name))  # type: ignore[misc]
         for name in jobs_of(here.config)
@@ -160,6 +166,7 @@ def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]
     # Only a queue guarantees it: Kubernetes' own scheduler places pods one by one.
     queued: list[tuple[str, Act]] = [("all or none", workloads.all_or_none), ("others go on", workloads.others_go_on)]
     return [
+        *came,
         *placed,
         ("bad nodes", health.bad_nodes),
         *jobs,
@@ -178,4 +185,5 @@ def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]
         ("network policies", access.network_policies),
         ("file system grows", growth.file_system_grows),
         *training,
+        *rest,
     ]

@@ -35,7 +35,7 @@ def trains_across_nodes(run: Run) -> str:
     name = "nanogpt"
     if name not in jobs_of(run.config):
         raise CheckFailed(f"{name} is not among this stack's jobs")
-    with submitted(run, name, change=_play, devices=1, arguments=_ARGUMENTS) as job:
+    with submitted(run, name, change=_play, nodes=2, devices=1, arguments=_ARGUMENTS) as job:
         if not until(lambda: len(job.pods()) == job.wanted, _SECONDS):
             raise CheckFailed(f"{len(job.pods())} of {job.wanted} pods: {job.reason() or 'no reason'}")
         address = _ranks_and_address(run, job)

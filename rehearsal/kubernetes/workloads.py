@@ -124,7 +124,7 @@ def admitted_and_placed(run: Run, name: str) -> str:
 
 def unknown_field_refused(run: Run) -> str:
     """Validation is strict: it refuses a job with a field that is not in its schema."""
-    objects = copy.deepcopy(render(_jobs(run)[0], run.config))
+    objects = copy.deepcopy(render(first_of_each_kind(run)[0], run.config))
     objects[-1]["spec"]["notAField"] = True
     try:
         run.kubectl.apply(objects, dry_run=True)
@@ -136,7 +136,7 @@ def unknown_field_refused(run: Run) -> str:
 
 def all_or_none(run: Run) -> str:
     """While a small job holds one node, a job for all nodes gets none."""
-    first, second = _jobs(run)[:2]
+    first, second = first_of_each_kind(run)[:2]
     with submitted(run, first, nodes=1) as small:
         _wait(small)
         with submitted(run, second) as whole:
@@ -149,7 +149,7 @@ def all_or_none(run: Run) -> str:
 
 def second_job_queues(run: Run) -> str:
     """A job for all nodes waits while another one has them, and runs when that one is gone."""
-    first, second = _jobs(run)[:2]
+    first, second = first_of_each_kind(run)[:2]
     with submitted(run, first) as running:
         _wait(running)
         with submitted(run, second) as waiting:
@@ -164,7 +164,7 @@ def second_job_queues(run: Run) -> str:
 
 def others_go_on(run: Run) -> str:
     """An admitted job whose pods cannot start does not block another job (of another team, if there is one)."""
-    name, others = _jobs(run)[0], [*run.namespaces, run.namespaces[0]][1]
+    name, others = first_of_each_kind(run)[0], [*run.namespaces, run.namespaces[0]][1]
 
     def strand(job: Manifest) -> None:
         for replica in job["spec"]["pytorchReplicaSpecs"].values():
@@ -176,7 +176,7 @@ def others_go_on(run: Run) -> str:
 
     with submitted(run, name, change=strand, nodes=1) as stuck:
         require(until(is_stuck, _SECONDS), f"{name} was not admitted: {stuck.reason()}")
-        second = _jobs(run)[1]
+        second = first_of_each_kind(run)[1]
         with submitted(run, second, namespace=others, nodes=1) as job:
             _wait(job)
             require(not stuck.placed(), f"{name} got a node that is not there")
@@ -185,7 +185,7 @@ def others_go_on(run: Run) -> str:
 
 def oversize_refused(run: Run) -> str:
     """A job for too many nodes is refused when rendered. Written by hand, it never starts, and the reason is shown."""
-    name, most = _jobs(run)[0], run.config.training_groups[0].count
+    name, most = first_of_each_kind(run)[0], run.config.training_groups[0].count
     try:
         render(name, run.config, Choices(nodes=most + 1))
     except JobError as error:
@@ -245,7 +245,7 @@ def _plain_job(run: Run, resources: dict[str, str]) -> Manifest:
     }
 
 
-def _jobs(run: Run) -> list[str]:
+def first_of_each_kind(run: Run) -> list[str]:
     """A job of each operator, the training operator's first. The two can block each other."""
     first: dict[str, str] = {}
     for name in jobs_of(run.config):

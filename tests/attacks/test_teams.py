@@ -51,7 +51,7 @@ def run() -> Iterator[Run]:
     project = load_project(ROOT, "eks-gpu", [teams])
     config = parse(project.config)
     with ControlPlane(find_all(Console(quiet=True))) as plane, played(plane) as pods:
-        stack = Declared(plane.kubectl, config, declare(project, config), Deployer(plane.kubectl, Charts(plane.folder)))
+        stack = Declared(plane, config, declare(project, config), Deployer(plane.kubectl, Charts(plane.folder)))
         here = Run(plane, config, pods, stack)
         assert until(here.settled, 60)
         stack.bring_up()

@@ -101,7 +101,7 @@ _QUESTION = """
 def source(bare: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The source of every module, for a stand-in for Go on PATH, which keeps its modules read-only as Go does."""
     source = bare / "source"
-    for path in ("charts/kueue", "manifests/base/crds", "pkg/utils/informer"):
+    for path in ("charts/kueue", "manifests/base/crds", "pkg/apis/crds", "pkg/utils/informer"):
         (source / path).mkdir(parents=True)
     (source / "pkg/utils/informer/informer.go").write_text(_QUESTION)
     (source / "pkg/utils/informer/informer.go").chmod(0o444)
@@ -156,6 +156,18 @@ def test_another_kwok_is_not_changed_in_silence(source: Path) -> None:
     (source / "pkg/utils/informer/informer.go").write_text("package informer")
     with pytest.raises(binaries.Missing, match=r"the check to remove is not in informer\.go"):
         binaries.find_all(Console(quiet=True))
+
+
+def test_a_program_of_the_modules_own_that_changes_is_a_new_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(binaries, "_TOOLS", tmp_path)
+    program = tmp_path / "kubernetes" / "karpenter" / "main.go"
+    program.parent.mkdir(parents=True)
+    program.write_text("one")
+    before = binaries.cache("kubernetes")
+    program.write_text("two")
+    assert binaries.cache("kubernetes") != before
 
 
 def test_a_new_pin_is_a_new_folder(bare: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -40,12 +40,13 @@ pytestmark = [
 ]
 
 
-# Two teams, and a group only for pods that tolerate its taint; system pods have another group.
+# Two teams, and a group only for pods that tolerate its taint, whose nodes follow demand; system pods have another.
 DEDICATED = [
     {
         "name": "dedicated",
         "instanceType": "ml.p5.48xlarge",
         "count": 2,
+        "scaling": "demand",
         "taints": [{"key": "dedicated", "value": "training", "effect": "NoSchedule"}],
     },
     {"name": "open", "instanceType": "ml.g6.8xlarge", "count": 1},
@@ -58,7 +59,12 @@ TEAMS = [{"name": "vision"}, {"name": "speech"}]
     [
         ("eks-gpu", 2, {}),
         ("eks-trainium", 1, {}),
-        pytest.param("eks-gpu", 1, {"workers": DEDICATED, "teams": TEAMS}, id="a tainted group"),
+        pytest.param(
+            "eks-gpu",
+            1,
+            {"workers": DEDICATED, "teams": TEAMS, "autoscaling": {"enabled": True}},
+            id="a tainted group that follows demand",
+        ),
     ],
 )
 def test_a_ready_stack_passes_and_comes_up_again(
@@ -75,6 +81,8 @@ def test_a_ready_stack_passes_and_comes_up_again(
     assert found["objects"] > 100
     assert found["chart"] == Charts(tmp_path).played
     assert all(check["passed"] for check in found["checks"])
+    follows = {"pods make nodes", "limits hold", "idle nodes go, jobs stay"} & {one["name"] for one in found["checks"]}
+    assert len(follows) == (3 if "autoscaling" in settings else 0)
 
 
 @pytest.mark.skipif(bool(lacking()), reason=lacking())
@@ -147,7 +155,7 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def stack(plane: ControlPlane, config: Config, declared: Plan) -> Declared:
-    return Declared(plane.kubectl, config, declared, Deployer(plane.kubectl, Charts(plane.folder)))
+    return Declared(plane, config, declared, Deployer(plane.kubectl, Charts(plane.folder)))
 
 
 @pytest.fixture

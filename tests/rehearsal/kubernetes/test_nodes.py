@@ -6,7 +6,8 @@ import pytest
 
 from components.catalogue.accelerators import CATALOGUE
 from components.config import Config, parse
-from rehearsal.kubernetes.nodes import device_resources, is_ready, nodes_of
+from rehearsal.kubernetes.nodes import device_resources, is_ready, names_of, nodes_of, on_demand
+from tests.support import config
 
 
 def _config(instance_type: str, **more: object) -> Config:
@@ -56,6 +57,18 @@ def test_labels_and_taints_of_the_configuration_are_on_the_nodes() -> None:
     node = nodes_of(_config("ml.p5.48xlarge", labels={"pool": "big"}, taints=[taint]))[0]
     assert node["metadata"]["labels"]["pool"] == "big"
     assert node["spec"]["taints"] == [taint]
+
+
+def test_nodes_that_follow_demand_are_not_there_and_can_become_more_than_the_limit() -> None:
+    system = {"name": "system", "instanceType": "ml.m5.xlarge", "count": 2}
+    spare = {"name": "spare", "instanceType": "ml.p5.48xlarge", "count": 2, "scaling": "demand"}
+    follows = config("eks-gpu", workers=[system, spare], autoscaling={"enabled": True})
+    (node, _), spares = nodes_of(follows), on_demand(follows)
+    assert list(spares) == ["spare"]
+    assert len(spares["spare"]) > 2
+    assert spares["spare"][0]["status"]["capacity"]["nvidia.com/gpu"] == "8"
+    assert len(set(names_of(follows))) == 2 + len(spares["spare"])
+    assert node["metadata"]["name"] in names_of(follows)
 
 
 def test_a_node_with_a_taint_of_nodes_that_are_not_ready_is_not_ready() -> None:
