@@ -71,8 +71,9 @@ def _accelerator(key: str, name: str, settings: ClusterKeys) -> Iterator[Problem
         yield Problem(key=key, what=f"HyperPod does not offer {name}")
     if row.accelerator and row.accelerator != settings.accelerator:
         what = f"{name} has {row.accelerator}, but hyperpod:accelerator is {settings.accelerator}"
-        fits = [n for n, t in CATALOGUE.items() if t.accelerator == settings.accelerator and t.hyperpod]
-        yield Problem(key=key, what=what, fix=f"one of {', '.join(fits)}")
+        yield Problem(
+            key=key, what=what, fix=f"`hyperpod types --accelerator {settings.accelerator}` lists those that fit"
+        )
 
 
 def _ultraserver(key: str, name: str, region: Region | None, *, existing_vpc: bool) -> Iterator[Problem]:

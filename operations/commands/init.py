@@ -214,5 +214,7 @@ def _wrong_type(answer: str) -> str:
 
 def _in_options(refused: ConfigError) -> Failure:
     """What is wrong with a stack that does not exist yet, by the options that would have made it."""
-    problems = [replace(one, key=_OPTIONS.get(one.key, one.key), where="") for one in refused.problems]
-    return bad_input("\n".join(map(str, problems)), "hyperpod init --help")
+    text = "\n".join(str(replace(one, where="")) for one in refused.problems)
+    for key, option in _OPTIONS.items():
+        text = text.replace(key, option)
+    return bad_input(text, "hyperpod init --help")

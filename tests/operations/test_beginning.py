@@ -101,6 +101,7 @@ def test_a_budget_is_filled_and_not_exceeded(folder: Path, capsys: pytest.Captur
         ("trial", ("--region", "mars-1"), "one of ap-northeast-1"),
         ("trial", ("--instance-type", "ml.p5.48large"), "--instance-type: "),
         ("trial", ("--zone", "usw2-az9"), "--zone: "),
+        ("trial", ("--accelerator", "gpu", "--instance-type", "ml.trn1.32xlarge"), "but --accelerator is gpu"),
         ("Trial", (), '"Trial" cannot be'),
         ("", (), "NAME is missing"),
     )
