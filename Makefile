@@ -10,6 +10,8 @@ VENV := venv
 # For every platform and every Python from 3.11.0 on: the distributions ship old ones.
 LOCKED := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make requirements"
 BIN := $(VENV)/bin
+# A title and a program: dots meanwhile, and its output only if it fails.
+STEP := $(BIN)/python -m tools.step
 # Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -55,17 +57,18 @@ mutants: $(VENV)/.tests
 	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
 check: $(VENV)/.tests
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run' '*/image/torchrun')
-	$(BIN)/mypy components operations rehearsal lifecycle tests docs tools benchmarks hyperpod.py __main__.py
-	for python in 3.10 3.12; do $(BIN)/mypy --python-version $$python lifecycle || exit; done # the Pythons of Ubuntu 22.04 and 24.04
-	PYTHONPATH=.:lifecycle $(BIN)/lint-imports --no-logo > /dev/null || PYTHONPATH=.:lifecycle $(BIN)/lint-imports
-	$(BIN)/python -m tools.prose
+	@$(STEP) "Format" $(BIN)/ruff format --check .
+	@$(STEP) "Lint" $(BIN)/ruff check .
+	@$(STEP) "Shell scripts" $(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run' '*/image/torchrun')
+	@$(STEP) "Types" $(BIN)/mypy components operations rehearsal lifecycle tests docs tools benchmarks hyperpod.py __main__.py
+	@$(STEP) "Types on Ubuntu 22.04" $(BIN)/mypy --python-version 3.10 lifecycle
+	@$(STEP) "Types on Ubuntu 24.04" $(BIN)/mypy --python-version 3.12 lifecycle
+	@PYTHONPATH=.:lifecycle $(STEP) "Imports" $(BIN)/lint-imports --no-logo
+	@$(STEP) "English" $(BIN)/python -m tools.prose
 
 ## Licences and known vulnerabilities of the locked packages, and secrets in the project's files; says so where the database is out of reach
 audit: $(VENV)/.tests
-	$(BIN)/pip-licenses --output-file /dev/null
+	@$(STEP) "Licences" $(BIN)/pip-licenses --output-file /dev/null
 	$(BIN)/python -m tools.supply.audit || [ $$? -eq 3 ]
 
 ## Whether checkov finds in what the golden stacks deploy only what tests/checkov/accepted.csv explains; installs it once, in ~/.cache/hyperpod-tools

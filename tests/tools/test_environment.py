@@ -211,6 +211,17 @@ def test_a_step_that_fails_says_what_the_program_said() -> None:
         environment.run("sh", "-c", "echo no room; exit 5")
 
 
+def test_what_make_check_runs_is_never_silent_and_ends_as_it_does() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    words = ["make", "--dry-run", "--no-print-directory", "--old-file=venv/.tests", "check"]
+    shown = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    assert "mypy components" in shown
+    assert all(" -m tools.step " in line for line in shown.splitlines())
+    words = [sys.executable, "-m", "tools.step", "Waiting", "sh", "-c", "echo said; exit 5"]
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout[:7], "said" in ended.stderr) == (1, "Waiting", True)
+
+
 def test_every_folder_to_compile_is_installed() -> None:
     packages = Path(str(pytest.__file__)).parents[1]
     assert [name for name in environment.compiled() if not (packages / name).is_dir()] == []
