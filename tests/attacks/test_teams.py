@@ -13,7 +13,7 @@ from rich.console import Console
 
 from components.config import parse
 from components.kubernetes.access import team_group
-from components.kubernetes.teams.queues import LOCAL_QUEUE, QUEUE_LABEL
+from components.kubernetes.teams.queues import LOCAL_QUEUE, PRIORITY_LABEL, QUEUE_LABEL
 from operations.project.loading import load_project
 from rehearsal.kubernetes import placement
 from rehearsal.kubernetes.binaries import find_all, missing
@@ -345,3 +345,26 @@ def test_a_teams_own_job_still_runs(run: Run, member: Kubectl) -> None:
         assert until(lambda: any(map(scheduled, pods_of(run))), 60)
     finally:
         run.kubectl.delete([mine])
+
+
+def test_a_job_of_high_priority_takes_the_devices_of_its_own_teams_low_one(run: Run, member: Kubectl) -> None:
+    """Both take more than the team's share. Without `withinClusterQueue` or `borrowWithinCohort` the second waits."""
+    every = sum(group.count * group.type.accelerators for group in run.config.training_groups)
+    low, high = (job({}, GPUS) for _ in range(2))
+    for one, name in ((low, "low"), (high, "high")):
+        one["metadata"]["name"] = name
+        one["metadata"]["labels"][PRIORITY_LABEL] = name
+        one["spec"]["template"]["metadata"]["labels"] = {"app": name}
+        one["spec"] |= {"parallelism": every // 8, "completions": every // 8}
+
+    def running(name: str) -> int:
+        return sum(map(scheduled, run.kubectl.list("pods", namespace=ATTACKER, selector=f"app={name}")))
+
+    member.apply([low])
+    try:
+        assert until(lambda: running("low") == every // 8, 60)
+        member.apply([high])
+        assert until(lambda: running("high") == every // 8, 60), "the low one keeps its devices"
+        assert running("low") == 0
+    finally:
+        run.kubectl.delete([high, low])

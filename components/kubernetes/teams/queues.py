@@ -250,7 +250,13 @@ def cluster_queue(
         "cohort": COHORT,
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         "queueingStrategy": "BestEffortFIFO",
-        "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+        "preemption": {
+            "reclaimWithinCohort": "Any",
+            "withinClusterQueue": "LowerPriority",
+            # Without it a job that borrows preempts nothing, not even its own team's jobs (Kueue, "Cluster Queue",
+            # Preemption). Of the other teams' it preempts what they borrow for jobs of the lowest priority.
+            "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": PRIORITIES["low"][0]},
+        },
         "resourceGroups": [{"coveredResources": covered, "flavors": flavors}],
     }
 
