@@ -37,7 +37,7 @@ _WORKERS = [
 
 def with_sixteen_nodes(project: Project) -> Project:
     """The stack with nodes and teams for such a job."""
-    more: Mapping[str, object] = {"workers": _WORKERS, "teams": _TEAMS}
+    more: Mapping[str, object] = {"workers": _WORKERS, "teams": _TEAMS, "autoscaling": {}}
     return replace(project, config=project.config | {f"hyperpod:{key}": json.dumps(of) for key, of in more.items()})
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from components.config import parse
 from operations.engine.durations import clock
 from operations.failures.advice import matching
 from rehearsal.account import Account, Refused
@@ -18,6 +19,7 @@ from rehearsal.checks import CheckFailed
 from rehearsal.drills import run
 from rehearsal.drills.deployer import Deployer, Ground
 from rehearsal.drills.model import Drill, Finding
+from rehearsal.kubernetes.elastic import with_sixteen_nodes
 from tests.rehearsal.command import main
 from tests.support import ROOT, config, few_files, project
 
@@ -101,6 +103,13 @@ def test_what_cannot_be_held_is_said_and_proves_nothing(
 
 
 ROWS = [line.split(" | ") for line in (ROOT / "docs/drills.md").read_text().splitlines() if line.startswith("| `")]
+
+
+def test_the_elastic_job_has_its_nodes_in_a_stack_whose_own_follow_demand() -> None:
+    spare = {"name": "spare", "instanceType": "ml.p5.48xlarge", "count": 2, "scaling": "demand"}
+    system = {"name": "system", "instanceType": "ml.m5.4xlarge", "count": 2}
+    follows = project("eks-gpu", workers=[spare, system], autoscaling={"enabled": True})
+    assert [group.least for group in parse(with_sixteen_nodes(follows).config).training_groups] == [16]
 
 
 def test_the_docs_page_has_a_row_for_each_drill_with_what_it_breaks() -> None:
