@@ -64,7 +64,9 @@ def idle_nodes_go(run: Run) -> str:
     """An idle node goes. A job's nodes stay, even where a changed pool has made them others than it would make now."""
     group, policy = groups_of(run)[0], run.config.settings.autoscaling
     assert policy
-    with _gang(run, group, max(1, group.count - 1), _as_people_write_it) as job:
+    # The other policy may move such a job, and only those of `hyperpod job run` stay.
+    change = _as_people_write_it if policy.consolidation == "WhenEmpty" else None
+    with _gang(run, group, max(1, group.count - 1), change) as job:
         before, began = _placement(job), time.monotonic()
         labels = {"rehearsal.hyperpod/changed": "true"}
         spec = {"disruption": {"consolidateAfter": _SOON}, "template": {"metadata": {"labels": labels}}}
@@ -78,8 +80,11 @@ def idle_nodes_go(run: Run) -> str:
         chosen = [name for name, node in _nodes(run, group).items() if _is_chosen(node)]
         require(not chosen, f"Karpenter is about to remove {', '.join(chosen)} under a job")
         require(_placement(job) == before, "the job's pods are others, or elsewhere")
-    idle = f"{group.count - len(before)} of {group.name} went in {took:.0f} s (after {_SOON} for "
-    return f"{idle}{policy.consolidate_after}), a job on {len(before)} stayed though its pool changed"
+    if group.count == 1:
+        # The only node was the job's.
+        require(until(lambda: not _nodes(run, group), _SECONDS), f"the idle node of {group.name} stays")
+    idle = f"{group.name}: an idle node went in {took:.0f} s ({_SOON} in place of {policy.consolidate_after})"
+    return f"{idle}, {len(before)} with a job stayed though the pool's labels changed"
 
 
 @contextmanager
