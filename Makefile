@@ -98,7 +98,7 @@ pictures: $(VENV)/.tests
 
 ## Renew the terminal recording of the README; needs asciinema 2.4 (pip) and svg-term-cli 2.1 (npm) on PATH
 recording: $(VENV)/.tests
-	PATH=$(abspath $(BIN)):$$PATH asciinema rec --quiet --overwrite --idle-time-limit 0.12 --cols 100 --rows 76 \
+	PATH=$(abspath $(BIN)):$$PATH asciinema rec --quiet --overwrite --cols 100 --rows 76 \
 		--command "hyperpod rehearse dev" $(BIN)/../rehearse.cast
 	tail -n 1 $(BIN)/../rehearse.cast | jq -c '[.[0] + 10, "o", ""]' >> $(BIN)/../rehearse.cast  # the end stays
 	svg-term --in $(BIN)/../rehearse.cast --out docs/pictures/rehearse.svg --window --no-cursor

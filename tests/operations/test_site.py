@@ -59,8 +59,11 @@ def test_the_site_needs_no_other_host_and_a_link_that_leads_nowhere_is_refused(t
         # What a browser fetches by itself: scripts, pictures, styles and fonts.
         fetched = re.findall(r"<(?:script|img|iframe)[^>]* src=\"?([^\s\">]+)", text)
         fetched += re.findall(r"<link[^>]* href=\"?([^\s\">]+)", text)
+        fetched += re.findall(r"<source[^>]* srcset=\"?([^\s\">]+)", text)
         assert [one for one in fetched if re.match(r"(https?:)?//", one)] == [], page.name
         assert any(one.endswith("assets/iframe-worker.js") for one in fetched), "search from a folder needs it"
+        assert [one for one in fetched if one.endswith((".png", ".svg")) and not (site / one.lstrip("/")).is_file()] == []
+        assert page.stem != "index" or "pictures/report-phone.png" in fetched, "a phone gets a picture that it can show"
     (tmp_path / "docs" / "slurm.md").write_text("# Slurm\n\n[gone](gone.md)\n")
     bad = build(tmp_path)
     assert bad.returncode != 0

@@ -45,7 +45,7 @@ def _renew(folder: Path) -> None:
     _shoot(browser, pages["good"], "report", 1280, 800)
     _shoot([*browser, _DARK], pages["failed"], "report-failed-dark", 1280, 800)
     _shoot(browser, pages["changed"], "report-changes", 1280, 1150)
-    _shoot(browser, _framed(folder, "failed"), "report-phone", 390, 844)
+    _shoot(browser, _framed(folder, "good"), "report-phone", 390, 844)
 
 
 def _browser(folder: Path) -> list[str]:
