@@ -76,7 +76,7 @@ def _change(
     if as_json:
         console.emit({"verb": verb, "accepted": accepted, "jobs": plan.jobs, "unknown": plan.unknown})
     else:
-        console.say(f"SageMaker accepted: {verb} {wanted.name}. Follow it: hyperpod node list {stack}", "green")
+        console.prose(f"SageMaker accepted: {verb} {wanted.name}. Follow it: hyperpod node list {stack}", "green")
 
 
 def update_software_command(
@@ -113,7 +113,7 @@ def update_software_command(
     if as_json:
         console.emit({"verb": "update-software", "cluster": arn, "jobs": plan.jobs, "unknown": plan.unknown})
     else:
-        console.say(f"SageMaker is updating {chosen.cluster_name}. Follow it: hyperpod node list {stack}", "green")
+        console.prose(f"SageMaker is updating {chosen.cluster_name}. Follow it: hyperpod node list {stack}", "green")
 
 
 def scale_command(

@@ -151,11 +151,13 @@ def _show_audit(report: deploy.Report) -> None:
     for line in audit.kept:
         console.prose(f"  kept on purpose: {line}")
     if left := audit.of_the_stack:
-        console.say(f"{len(left)} of the stack's resources are left and cost money until you delete them:", "bold red")
+        console.prose(
+            f"{len(left)} of the stack's resources are left and cost money until you delete them:", "bold red"
+        )
         for one in left:
             console.say(f"  {one.kind} {one.id}    {one.command}")
     if by_aws := [one for one in audit.leftovers if one.by_aws]:
-        console.say("AWS created these itself and does not delete them:", "bold")
+        console.prose("AWS created these itself and does not delete them:", "bold")
         for one in by_aws:
             console.say(f"  {one.kind} {one.id}    {one.command}")
         if not report.next_step:

@@ -127,7 +127,7 @@ def _explain_text(text: str, as_json: bool) -> None:
     if as_json:
         console.emit({"code": "", "reading": asdict(read), "closest": [one.code for one in near]})
         return
-    console.say(f"No known failure matches. By its words: {read.title}", "bold")
+    console.prose(f"No known failure matches. By its words: {read.title}", "bold")
     if read.nouns:
         console.prose("  It names: " + "; ".join(f"{name} {noun}" for name, noun in read.nouns.items()), "dim")
     console.prose(f"  {read.why}")
@@ -142,7 +142,7 @@ def _explain_failure(found: advice.Advice, as_json: bool) -> None:
     if as_json:
         console.emit(asdict(found) | {"page": found.page, "closest": []})
         return
-    console.say(f"{found.code}: {found.title}", "bold")
+    console.prose(f"{found.code}: {found.title}", "bold")
     if found.seen != found.title:
         console.prose(f"  {found.seen}", "dim")
     console.prose(f"  {found.why}")

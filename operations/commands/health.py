@@ -116,4 +116,4 @@ def deep_check_command(
     if as_json:
         console.emit({"cluster": arn, "nodes": [node.name for node in wanted], "checks": checks, "jobs": plan.jobs})
     else:
-        console.say(f"HyperPod checks {len(wanted)} nodes. Follow it: hyperpod node list {stack} --watch", "green")
+        console.prose(f"HyperPod checks {len(wanted)} nodes. Follow it: hyperpod node list {stack} --watch", "green")

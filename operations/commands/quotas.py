@@ -69,7 +69,7 @@ def _show(stack: str, checks: list[quotas.Check], as_json: bool) -> None:
         if one.why and one.result != "PASS":
             console.prose(f"  {one.result} {one.service}: {one.name}: {one.why}", "yellow")
     if requests := list(quotas.requests(checks)):
-        console.say(f"Request {len(requests)} increases with these commands:", "bold")
+        console.prose(f"Request {len(requests)} increases with these commands:", "bold")
         for request in requests:
             console.say(f"  {request}")
     elif all(one.result == "PASS" for one in checks):

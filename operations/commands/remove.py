@@ -101,8 +101,8 @@ def remove_command(
         console.emit({"removed": removed, "refused": done.refused, "counts": counts, "jobs": plan.jobs})
     else:
         for name, why in done.refused.items():
-            console.say(f"SageMaker refused {name}: {why}", "red")
+            console.prose(f"SageMaker refused {name}: {why}", "red")
         if done.accepted:
             counts_now = ", ".join(f"{size.group} {size.after}" for size in sizes)
-            console.say(f"Removed {draining.named(done.accepted)}. Pulumi.{stack}.yaml has {counts_now}.", "green")
+            console.prose(f"Removed {draining.named(done.accepted)}. Pulumi.{stack}.yaml has {counts_now}.", "green")
     raise typer.Exit(Exit.FAILED if done.refused else Exit.GOOD)

@@ -127,7 +127,7 @@ def run(wanted: Wanted, following: Following) -> None:
     name, choices, stack = wanted.name, wanted.choices, wanted.target.stack
     place.submit()
     if not following.wait:
-        console.say(f"{name} is submitted: hyperpod job logs {stack} {place.handle} -f")
+        console.prose(f"{name} is submitted: hyperpod job logs {stack} {place.handle} -f")
         return
     started = time.monotonic()
     say = (lambda line: console.note(line, "")) if as_json else console.say

@@ -62,7 +62,9 @@ def test_the_site_needs_no_other_host_and_a_link_that_leads_nowhere_is_refused(t
         fetched += re.findall(r"<source[^>]* srcset=\"?([^\s\">]+)", text)
         assert [one for one in fetched if re.match(r"(https?:)?//", one)] == [], page.name
         assert any(one.endswith("assets/iframe-worker.js") for one in fetched), "search from a folder needs it"
-        assert [one for one in fetched if one.endswith((".png", ".svg")) and not (site / one.lstrip("/")).is_file()] == []
+        assert [
+            one for one in fetched if one.endswith((".png", ".svg")) and not (site / one.lstrip("/")).is_file()
+        ] == []
         assert page.stem != "index" or "pictures/report-phone.png" in fetched, "a phone gets a picture that it can show"
     (tmp_path / "docs" / "slurm.md").write_text("# Slurm\n\n[gone](gone.md)\n")
     bad = build(tmp_path)

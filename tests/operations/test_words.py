@@ -9,7 +9,7 @@ import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -259,10 +259,10 @@ _SAID = {"Failure", "bad_input", "cannot_know", "note", "prose", "remark", "comp
 _COMMAND = re.compile(r"(?:hyperpod|aws|kubectl|pulumi)(?: [a-z][a-z-]+){1,2}(?: (?:VALUE|[A-Z]+|--[a-z-]+))*(?![\w-])")
 
 
-def _said_in(path: Path) -> Iterator[str]:
+def _said_in(path: Path, by: Collection[str] = _SAID) -> Iterator[str]:
     """The words that a module gives to people, with VALUE for what is known only when it runs."""
     for call in (one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.Call)):
-        if (getattr(call.func, "attr", "") or getattr(call.func, "id", "")) in _SAID:
+        if (getattr(call.func, "attr", "") or getattr(call.func, "id", "")) in by:
             for text in call.args:
                 parts = text.values if isinstance(text, ast.JoinedStr) else [text]
                 if isinstance(text, ast.JoinedStr | ast.Constant):
@@ -279,6 +279,14 @@ def test_no_command_in_what_people_are_told_is_wrapped() -> None:
                     assert any(copied in line for line in lines), (path.name, copied, lines)
                     found += 1
     assert found > 100
+
+
+def test_a_sentence_is_wrapped_by_words_and_not_by_the_terminal() -> None:
+    rooms = [*(ROOT / "operations" / "commands").glob("*.py")]
+    said = [(path.name, text) for path in rooms for text in _said_in(path, {"say"})]
+    assert len(said) > 20
+    copied = ("  ", "# ", "aws ", "pulumi ", "Next: ")
+    assert [(name, text) for name, text in said if len(text.split()) > 6 and not text.startswith(copied)] == []
 
 
 def test_what_is_wrong_is_said_in_whole_words_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
