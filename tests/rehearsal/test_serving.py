@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
 
+from operations.aws import SERVED
 from operations.engine.state import HYPERPOD_CLUSTER
 from operations.failures import Exit
 from rehearsal.account import Account, Refused
@@ -29,6 +30,8 @@ from rehearsal.engines.real import place
 from rehearsal.served.api import Api, serving
 from rehearsal.served.serving import write_environment
 from tests.golden.stacks import account_of
+from tests.operations.aws import run, run_json
+from tests.operations.small import Planning
 from tests.rehearsal.command import main
 from tests.support import ROOT, config, project
 
@@ -211,6 +214,22 @@ def test_what_needs_kubernetes_names_the_rehearsal_that_has_it() -> None:
         ):
             found, said = _said(enter, f"hyperpod {command}")
             assert (found, words in said) == (code, True), said
+
+
+@pytest.mark.slow
+def test_a_node_whose_scheduler_does_not_run_is_removed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = Planning()
+    monkeypatch.setattr("operations.commands.remove.open_engine", lambda *_, **__: nullcontext((engine, None)))
+    with serving(account_of("dev"), config("dev"), "dev", KEY) as address:
+        signed = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": "any", "AWS_ENDPOINT_URL": address, SERVED: "yes"}
+        for name, value in signed.items():
+            monkeypatch.setenv(name, value)
+        *_, last = run_json(capsys, "node", "list", "dev", "--no-state")[1]
+        code, out, _ = run(capsys, "node", "remove", "dev", last["instance_id"], "--yes")
+    assert (code, out) == (Exit.GOOD, "Removed workers-2. Pulumi.dev.yaml has workers 1.\n")
+    assert engine.did == ["configure {'hyperpod:workers[0].count': '1'}"]
 
 
 @pytest.fixture
