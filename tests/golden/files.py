@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import zip_longest
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -33,15 +34,18 @@ def difference(files: Files, base: Files) -> dict[str, dict[str, Any]]:
 def _changed(now: Any, was: Any) -> Any:
     if isinstance(now, Mapping) and isinstance(was, Mapping):
         pairs = {key: (now.get(key, GONE), was.get(key, GONE)) for key in sorted({*now, *was})}
-    elif _are_records(now) and _are_records(was) and len(now) == len(was):
-        pairs = dict(enumerate(zip(now, was, strict=True)))
+    elif _are_records(now) and _are_records(was):
+        pairs = dict(enumerate(zip_longest(now, was, fillvalue=GONE)))
     else:
         return now
-    return {key: _changed(*pair) for key, pair in pairs.items() if pair[0] != pair[1]}
+    changes = {key: _changed(*pair) for key, pair in pairs.items() if pair[0] != pair[1]}
+    # Where an item came in between, its number would stand for another one in all that follow.
+    shifted = isinstance(now, list) and len(now) != len(was) and len(str(changes)) >= _WORTH * len(str(now))
+    return now if shifted else changes
 
 
 def _are_records(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
 def _alike(changes: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,8 +86,8 @@ def _entries(changes: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, A
 
 
 def _more(now: Any, was: Any) -> Any:
-    if isinstance(now, Mapping) and _are_records(was) and set(now) <= set(range(len(was))):
-        return [_more(now.get(number, item), item) for number, item in enumerate(was)]
+    if isinstance(now, Mapping) and _are_records(was) and all(isinstance(key, int) for key in now):
+        return list(_more(now, dict(enumerate(was))).values())
     if not (isinstance(now, Mapping) and isinstance(was, Mapping)):
         return now
     together = {**was, **{key: _more(value, was.get(key)) for key, value in now.items()}}

@@ -88,10 +88,12 @@ def _told(resource: ResourceState, state: State, names: _Names) -> dict[str, Any
     parent = state.get(resource.parent)
     if parent and parent.parent in state:
         told["parent"] = names.key(parent)
-    # What an input refers to is waited for anyway.
+    # What an input refers to is waited for anyway, and so is what others of these wait for.
     seen = set(re.findall(r"\$\{([^.}]+)[.}]", json.dumps(inputs)))
+    before = _before(state, resource)
     waits = [state[urn] for urn in resource.dependencies if urn in state]
-    after = {names.key(one) for one in waits if not one.type.startswith(PROVIDER_PREFIX)} - seen
+    last = [one for one in waits if one.urn not in before and not one.type.startswith(PROVIDER_PREFIX)]
+    after = {names.key(one) for one in last} - seen
     objects = {names.key(one) for one in state.values() if one.type == _OBJECT}
     if objects <= after:
         after = after - objects | {"every lifecycle object"}
@@ -108,6 +110,17 @@ def _told(resource: ResourceState, state: State, names: _Names) -> dict[str, Any
         "inputs": sorted_keys(inputs),
     }
     return {key: value for key, value in told.items() if value}
+
+
+def _before(state: State, resource: ResourceState) -> set[str]:
+    """What must be there before anything that a resource waits for: URNs."""
+    found: set[str] = set()
+    left = [urn for one in resource.dependencies if one in state for urn in state[one].dependencies]
+    while left:
+        if (urn := left.pop()) not in found and urn in state:
+            found.add(urn)
+            left += state[urn].dependencies
+    return found
 
 
 def _own_options(resource: ResourceState) -> dict[str, Any]:
