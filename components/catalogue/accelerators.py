@@ -83,6 +83,9 @@ class InstanceType:
     ``hourly_usd``: on-demand rate in us-east-1, USD per instance and hour, None where no source names one.
     ``price_basis``: whose rate that is; "capacity-block" is a prepaid reservation, the only way some types are sold.
     Only "hyperpod" is what HyperPod bills: the others are estimates.
+    ``quota_code``: of its on-demand quota, where somebody has published it. AWS has not; customers did
+    (github.com/klaffka/aws-quota-monitor, docs/quota-audit-s-z.md, 2026; p5e, p5en and p6 from a second list, which has
+    the same codes for types that both name).
     """
 
     name: str
@@ -106,6 +109,7 @@ class InstanceType:
     nvme_gb_each: int
     hourly_usd: float | None = None
     price_basis: PriceBasis | None = None
+    quota_code: str = ""
     specs_source: str
     price_source: str = ""
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from ..catalogue.rows import table
 from ..config import Config
 
 # SageMaker's names of the quotas of one instance type.
@@ -22,23 +20,6 @@ def counted(*, spot: bool, plan: bool) -> tuple[str, ...]:
     to allow it as well (SageMaker Developer Guide, "View SageMaker training plans quotas").
     """
     return (SPOT,) if spot else (ON_DEMAND, RESERVED) if plan else (ON_DEMAND,)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Code:
-    """The code of an instance type's on-demand quota. AWS publishes none: customers published these rows of their
-    accounts (github.com/klaffka/aws-quota-monitor, docs/quota-audit-s-z.md, 2026; p5e, p5en and p6 from a second list,
-    which has the same codes for types that both name).
-    """
-
-    type: str
-    code: str
-
-
-_CODES = {
-    ON_DEMAND.format(type=name): row.code
-    for name, row in table(Path(__file__).parents[1] / "catalogue" / "quota_codes.csv", _Code, "type").items()
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +69,9 @@ def _instances(config: Config) -> Iterator[Quota]:
         spot += group.count if on_spot else 0
         for name in counted(spot=on_spot, plan=bool(group.worker and group.worker.training_plan_arn)):
             wanted[name.format(type=group.type.name)] += group.count
+    codes = {ON_DEMAND.format(type=group.type.name): group.type.quota_code for group in config.instance_groups}
     for name, count in sorted((+wanted).items()):
-        yield Quota(service="sagemaker", name=name, code=_CODES.get(name, ""), needed=count, unit="instances")
+        yield Quota(service="sagemaker", name=name, code=codes.get(name, ""), needed=count, unit="instances")
     hyperpod = "SageMaker HyperPod cluster"
     yield Quota(
         service="sagemaker",

@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.golden.jobs import rendered
 from tests.golden.stacks import told
+from tests.support import ROOT
 
 _REFERENCE = re.compile(r"\$\{([\w-]+) (\w+)(?:\.([\w.]+))?\}")
 # JSON texts, which golden files have as structures.
@@ -31,8 +32,8 @@ Resources = Mapping[str, Mapping[str, Any]]
 
 def terraform_types() -> dict[str, str]:
     """Terraform's name of each type of pulumi-aws that a golden stack has."""
-    with Path(__file__).with_name("terraform.csv").open(newline="") as file:
-        return {row["type"]: row["terraform"] for row in csv.DictReader(file)}
+    with (ROOT / "tests/operations/types.csv").open(newline="") as file:
+        return {row["type"]: row["terraform"] for row in csv.DictReader(file) if row["terraform"]}
 
 
 def resources(name: str) -> dict[str, Any]:
