@@ -124,10 +124,10 @@ def _tell(stack: str, folder: Path, account: Account) -> Told:
         change, deployed = apply_step(_step(stack, known, update, folder), deployed, account, began=began)
         began += change.seconds
         protected = _protected(deployed.state)
-        # Without what the page draws: each resource's times and edges.
-        found = {name: value for name, value in change.as_json().items() if name != "resources"}
+        # Without what the page draws, each resource's times and edges, and without what the story sets.
+        found = {name: value for name, value in change.as_json().items() if name not in ("resources", "set")}
         found |= {"protected": protected - before, "protected no more": before - protected}
-        told[name] = {key: _plain(value) for key, value in found.items() if value or key == "set"}
+        told[name] = {key: _plain(value) for key, value in found.items() if value}
         if change.refused is None:
             known |= update
     failures = destroy(deployed.state, account)

@@ -18,7 +18,7 @@ from tests.golden.nodes import CLUSTERS, NODES, Nodes, booted
 from tests.golden.normal import Normal, brief
 from tests.golden.options import OPTIONS, options
 from tests.golden.stacks import DEPLOYMENTS, GOLDEN, WRITTEN, on_the_day, told
-from tests.golden.words import ESTIMATES, REFUSALS, estimates, refusals
+from tests.golden.words import ESTIMATES, REFUSALS, estimates, refusals, unlisted
 
 
 def deployments() -> None:
@@ -70,7 +70,7 @@ def words() -> None:
     """Ask every configuration what it implies, and every bad one what is wrong."""
     with on_the_day():
         files.write(ESTIMATES, estimates(), "What a configuration implies; `make golden` writes this file.")
-        files.write(REFUSALS, refusals(), "What bad configurations are told; `make golden` writes this file.")
+        files.write(REFUSALS, unlisted(refusals()), "What bad configurations are told; `make golden` writes this file.")
     files.write(OPTIONS, options(), "What it can be told; `make golden` writes this file.")
 
 

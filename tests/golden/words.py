@@ -9,6 +9,7 @@ from typing import Any
 
 from components.estimates import cost, quotas
 from tests.components.config.refusals import told
+from tests.golden.files import difference
 from tests.golden.stacks import GOLDEN, WRITTEN
 from tests.support import config
 
@@ -38,8 +39,8 @@ _REFUSED = (
 
 
 def estimates() -> dict[str, dict[str, Any]]:
-    """What each golden configuration costs, needs of quotas, and calls."""
-    found = {}
+    """What each golden configuration costs, needs of quotas, and calls, less what its base does too."""
+    found: dict[str, dict[str, Any]] = {}
     for name in WRITTEN:
         made = config(GOLDEN[name].stack, **GOLDEN[name].settings)
         priced = cost.estimate(made)
@@ -54,7 +55,8 @@ def estimates() -> dict[str, dict[str, Any]]:
             "quotas": [quota.as_json() for quota in quotas.needed(made)],
             "endpoints": list(made.settings.interface_services),
         }
-    return found
+    bases = {name: found.get(GOLDEN[name].base, {}) for name in found}
+    return {name: difference({name: one}, {name: bases[name]}).get(name, {}) for name, one in found.items()}
 
 
 def refusals() -> dict[str, dict[str, Any]]:
@@ -67,3 +69,11 @@ def refusals() -> dict[str, dict[str, Any]]:
         cases = bad if isinstance(bad, Mapping) else dict(zip(bad, bad, strict=True))
         found[folder if subject == "checks" else subject] = {case: tells(bad) for case, bad in cases.items()}
     return found
+
+
+def unlisted(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """As it is written down: a single problem without the list that it is in."""
+    return {
+        subject: {case: said[0] if len(said) == 1 else said for case, said in cases.items()}
+        for subject, cases in found.items()
+    }
