@@ -251,6 +251,8 @@ def test_karpenter_may_not_disrupt_jobs_where_nodes_follow_demand() -> None:
             job = render(name, made, Choices(group="gpus"))[-1]["spec"]
             replicas = job.get("pytorchReplicaSpecs") or job.get("mpiReplicaSpecs") or {"Worker": job}
             assert replicas["Worker"]["template"]["metadata"].get("annotations") == expected
+        further = render("nanogpt", made, Choices(group="gpus", min_nodes=1))[1]["spec"]
+        assert further["template"]["metadata"].get("annotations") == expected
 
 
 def test_every_problem_is_named_at_once() -> None:
