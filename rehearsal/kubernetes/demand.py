@@ -82,7 +82,9 @@ def idle_nodes_go(run: Run) -> str:
         require(_placement(job) == before, "the job's pods are others, or elsewhere")
     if group.count == 1:
         # The only node was the job's.
+        began = time.monotonic()
         require(until(lambda: not _nodes(run, group), _SECONDS), f"the idle node of {group.name} stays")
+        took = time.monotonic() - began
     idle = f"{group.name}: an idle node went in {took:.0f} s ({_SOON} in place of {policy.consolidate_after})"
     return f"{idle}, {len(before)} with a job stayed though the pool's labels changed"
 
