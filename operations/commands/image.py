@@ -1,15 +1,20 @@
-"""The verb ``image``."""
+"""``job image`` and ``job pull``: the jobs' container image, made and brought to the nodes."""
 
 from __future__ import annotations
 
 import shlex
+import time
 from typing import Annotated
 
 import typer
 
 from .. import target
+from ..failures import Exit, bad_input
+from ..jobs import pull as pulling
+from ..jobs.render import find_group
 from ..kubernetes.image import build, plan, pushed, repository_of
 from ..terminal import console
+from .running_jobs import Kubeconfig, api_of
 
 
 def image_command(
@@ -47,3 +52,48 @@ def image_command(
         console.note(f"Then: hyperpod job run {stack} nccl-tests --image {wanted.image}")
     else:
         console.say(wanted.image)
+
+
+def pull_command(
+    stack: console.Stack,
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="The image, best by its digest.")],
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="A worker group (default: the first with accelerators).")
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=1, metavar="MINUTES", help="Give up after.")] = 60,
+    kubeconfig_file: Kubeconfig = None,
+    as_json: console.Json = False,
+) -> None:
+    """Pull an image to every node of a worker group, before the first job. EKS only.
+
+    Exits with 1 where a node could not pull it. The kubelet deletes unused
+    images once its disk is 85 % full. The administrators' kubeconfig can do
+    this, a team's cannot.
+
+    \b
+      hyperpod job pull eks-gpu REPOSITORY@sha256:... --group workers
+    """
+    chosen = target.load(stack)
+    if not chosen.on_eks:
+        raise bad_input(f"{stack} runs Slurm", "enroot import, once, to /fsx: every node then has it")
+    workers, problems = find_group(chosen.config, group)
+    if problems:
+        raise bad_input("; ".join(problems))
+    api, began = api_of(chosen, kubeconfig_file), time.monotonic()
+    refused = pulling.pull(
+        api,
+        chosen.config,
+        workers,
+        image,
+        timeout * 60,
+        lambda done, wanted: console.note(f"{done} of {wanted} nodes of {workers.name} have the image"),
+    )
+    seconds = time.monotonic() - began
+    if as_json:
+        console.emit({"image": image, "group": workers.name, "seconds": round(seconds, 1), "refused": refused})
+    else:
+        for node, why in refused.items():
+            console.prose(f"{node}: {why}", "red")
+        if not refused:
+            console.say(f"every node of {workers.name} has the image, after {seconds / 60:.1f} minutes", "green")
+    raise typer.Exit(Exit.FAILED if refused else Exit.GOOD)

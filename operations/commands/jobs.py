@@ -11,7 +11,7 @@ from ..jobs.specs import JOBS
 from ..terminal import console
 from ..terminal.command_line import add, new_group
 from .checkpoints import checkpoints_command
-from .image import image_command
+from .image import image_command, pull_command
 from .running_jobs import Name, cancel_command, list_command, logs_command
 from .submitting import Following, Wanted, run, with_records
 
@@ -66,6 +66,7 @@ _VERBS: Mapping[str, Callable[..., Any]] = {
     "cancel": cancel_command,
     "print": print_command,
     "image": image_command,
+    "pull": pull_command,
     "checkpoints": checkpoints_command,
 }
 for _name, _verb in _VERBS.items():

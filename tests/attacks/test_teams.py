@@ -14,6 +14,7 @@ from rich.console import Console
 from components.config import parse
 from components.kubernetes.access import team_group
 from components.kubernetes.teams.queues import LOCAL_QUEUE, PRIORITY_LABEL, QUEUE_LABEL
+from operations.jobs.pull import daemon_set
 from operations.project.loading import load_project
 from rehearsal.kubernetes import placement
 from rehearsal.kubernetes.binaries import find_all, missing
@@ -23,7 +24,7 @@ from rehearsal.kubernetes.control_plane import ControlPlane
 from rehearsal.kubernetes.declared import Declared, declare
 from rehearsal.kubernetes.deploy import Deployer
 from rehearsal.kubernetes.kubectl import Kubectl, Manifest, Refused
-from rehearsal.kubernetes.nodes import names_of
+from rehearsal.kubernetes.nodes import GROUP_LABEL, names_of, nodes_of
 from rehearsal.kubernetes.run import Run, played, scheduled
 from rehearsal.kubernetes.workloads import submitted
 from rehearsal.patience import until
@@ -368,3 +369,25 @@ def test_a_job_of_high_priority_takes_the_devices_of_its_own_teams_low_one(run: 
         assert running("low") == 0
     finally:
         run.kubectl.delete([high, low])
+
+
+def test_the_rules_of_teams_admit_a_pull_of_an_image_to_every_worker(run: Run) -> None:
+    group = run.config.training_groups[0]
+    document = daemon_set(ATTACKER, group, "attack.invalid/1")
+    run.kubectl.apply([document])
+
+    def on() -> set[str]:
+        labels = document["spec"]["selector"]["matchLabels"]
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        pods = run.kubectl.list("pods", namespace=ATTACKER, selector=selector)
+        return {pod["spec"].get("nodeName", "") for pod in pods}
+
+    try:
+        workers = {
+            one["metadata"]["name"]
+            for one in nodes_of(run.config)
+            if one["metadata"]["labels"][GROUP_LABEL] == group.name
+        }
+        assert until(lambda: on() == workers, 60)
+    finally:
+        run.kubectl.delete([document])

@@ -51,6 +51,7 @@ ASKING = {
     "cost": "dev --live",
     "kubeconfig": "eks-gpu",
     "job image": "eks-gpu",
+    "job pull": "eks-gpu IMAGE",
     "job list": "eks-gpu",
     "job logs": "eks-gpu nanogpt",
     "job cancel": "eks-gpu nanogpt --yes",
@@ -152,9 +153,13 @@ def test_a_missing_cluster_is_bad_input_with_the_next_step(
 def test_an_unknown_stack_is_bad_input_and_a_similar_name_is_suggested(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    others = {"scale": "workers 3", "job print": "nanogpt", "job checkpoints": "--parameters 8B", **ASKING}.get(
-        verb, "dev"
-    )
+    others = {
+        "scale": "workers 3",
+        "job print": "nanogpt",
+        "job pull": "IMAGE",
+        "job checkpoints": "--parameters 8B",
+        **ASKING,
+    }.get(verb, "dev")
     words = others.replace("eks-gpu ", "").removeprefix("dev").removeprefix("eks-gpu")
     code, _, err = run(capsys, *verb.split(), "dve", *words.split())
     assert code == Exit.BAD_INPUT
