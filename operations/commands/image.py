@@ -58,9 +58,9 @@ def pull_command(
     stack: console.Stack,
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="The image, best by its digest.")],
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="A worker group (default: the first with accelerators).")
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Worker group (default: the first).")
     ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=1, metavar="MINUTES", help="Give up after.")] = 60,
+    timeout: Annotated[float, typer.Option("--timeout", min=0, help="Time limit in seconds.")] = 3600,
     kubeconfig_file: Kubeconfig = None,
     as_json: console.Json = False,
 ) -> None:
@@ -85,7 +85,7 @@ def pull_command(
         chosen.config,
         workers,
         image,
-        timeout * 60,
+        timeout,
         lambda done, wanted: console.note(f"{done} of {wanted} nodes of {workers.name} have the image"),
     )
     seconds = time.monotonic() - began
@@ -95,5 +95,5 @@ def pull_command(
         for node, why in refused.items():
             console.prose(f"{node}: {why}", "red")
         if not refused:
-            console.say(f"every node of {workers.name} has the image, after {seconds / 60:.1f} minutes", "green")
+            console.prose(f"every node of {workers.name} has the image, after {seconds / 60:.1f} minutes", "green")
     raise typer.Exit(Exit.FAILED if refused else Exit.GOOD)

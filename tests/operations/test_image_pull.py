@@ -86,7 +86,7 @@ def test_nothing_stays_behind_where_the_time_is_up(
 ) -> None:
     api = on_nodes(*([(HAS, PULLS)] * 3))
     monkeypatch.setattr("time.monotonic", iter(range(0, 10_000, 40)).__next__)
-    code, _, err = run(capsys, "job", "pull", "eks-gpu", IMAGE, "--timeout", "1")
+    code, _, err = run(capsys, "job", "pull", "eks-gpu", IMAGE, "--timeout", "60")
     assert code == Exit.FAILED
     assert "1 of 2 nodes of workers have the image after 1 minutes" in err
     assert api.did == ["apply", "delete"]
