@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rehearsal.engines.deployment import destroy, up
-from rehearsal.kubernetes import pulumi_engine
+from rehearsal.kubernetes import karpenter, pulumi_engine
 from rehearsal.kubernetes.certificates import Authority
 from rehearsal.kubernetes.pulumi_engine import PlayedAccount, lacking
 from tests.support import config, one, project
@@ -82,8 +82,8 @@ def test_the_clusters_endpoint_is_the_control_plane_and_nodes_come_and_go_with_h
     plane: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(pulumi_engine, "join", lambda kubectl, nodes: said.append(f"{len(nodes)} join"))
-    monkeypatch.setattr(pulumi_engine, "leave", lambda kubectl, nodes: said.append(f"{len(nodes)} leave"))
+    monkeypatch.setattr(karpenter, "join", lambda kubectl, nodes: said.append(f"{len(nodes)} join"))
+    monkeypatch.setattr(karpenter, "leave", lambda kubectl, nodes: said.append(f"{len(nodes)} leave"))
     with PlayedAccount(config("eks-gpu"), plane) as account:
         deployment = up(project("eks-gpu"), account)
         assert not deployment.failure
