@@ -159,16 +159,17 @@ def updatable(target: Target, groups: Sequence[str]) -> list[str]:
     """Return the groups that get AWS's newest image: these, or by default all whose image is not one's own.
 
     Without InstanceGroups, UpdateClusterSoftware gives its image to every group. An empty list asks for that. Raises
-    Failure for a group with ``imageId``.
+    Failure for a group with ``imageId``, and where there are no others.
     """
-    own = [group.name for group in target.config.instance_groups if group.worker and group.worker.image_id]
-    if named := sorted(set(groups) & set(own)):
+    every = [group.name for group in target.config.instance_groups]
+    own = {group.name for group in target.config.instance_groups if group.worker and group.worker.image_id}
+    chosen = list(groups) or ([name for name in every if name not in own] or every if own else [])
+    if named := sorted(own & set(chosen)):
         raise bad_input(
             f"{', '.join(named)} has an image of your own (imageId), which AWS's would replace",
             "add a group with the newer image, and remove this one once no job needs it",
         )
-    others = [group.name for group in target.config.instance_groups if group.name not in own]
-    return list(groups) or (others if own else [])
+    return chosen
 
 
 def update_software(target: Target, groups: Sequence[str], batch: int | None) -> str:

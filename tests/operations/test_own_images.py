@@ -81,3 +81,9 @@ def test_new_software_leaves_groups_with_an_image_of_ones_own_alone(aws: Stubbed
     assert changes.updatable(stack(aws), []) == [], "without such a group, SageMaker chooses all"
     with pytest.raises(Failure, match="hardened has an image of your own"):
         changes.updatable(chosen, ["hardened"])
+
+
+def test_new_software_is_not_asked_for_all_groups_where_each_has_an_image_of_ones_own(aws: StubbedAws) -> None:
+    groups = [GROUPS[1], GROUPS[1] | {"name": "system", "instanceType": "ml.m5.xlarge"}]
+    with pytest.raises(Failure, match="hardened, system has an image of your own"):
+        changes.updatable(stack(aws, "eks-gpu", f"hyperpod:workers={json.dumps(groups)}"), [])
