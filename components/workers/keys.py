@@ -111,7 +111,7 @@ class WorkerGroup(Model):
     """Release of HyperPod's image, as 2.1.0. Default: the newest when the group is made, and what `hyperpod node
     update-software` brings. EKS only."""
     image_id: Annotated[AmiId | None, OF_A_NEW_GROUP] = None
-    """Your own image, made from one of HyperPod's public images (docs/upgrading.md), in place of the newest of those.
+    """Your own image, made from one of HyperPod's public images (docs/images.md), in place of the newest of those.
     Needs `nodeProvisioning` Continuous, and excludes `imageRelease` and `autoPatch`."""
     auto_patch: Annotated[Literal["WhenIdle", "WhenAllIdle"] | None, IN_PLACE] = None
     """Have HyperPod apply security patches of the image, 21 days after each comes out, to every node that becomes idle
