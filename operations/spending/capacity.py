@@ -67,16 +67,9 @@ def offers(target: Target, days: int, after: datetime | None = None) -> list[Off
 def _extensions(target: Target, arn: str, groups: Sequence[InstanceGroup], days: int) -> Iterator[Offer]:
     """What makes a plan of the stack longer (SageMaker Developer Guide, "Search for extension offerings")."""
     kind, wanted = groups[0].type.name, sum(group.count for group in groups)
-    client = target.aws.client("sagemaker")
-    try:
-        answer = client.search_training_plan_offerings(TrainingPlanArn=arn, DurationHours=24 * days)
-    except NO_CREDENTIALS:
-        raise
-    except (ClientError, BotoCoreError) as error:
-        yield Offer(
-            instance_type=kind, wanted=wanted, purchase="extension", zones=(), nodes=None, fits=None, why=reason(error)
-        )
-        return
+    answer, why = _searched(target, TrainingPlanArn=arn, DurationHours=24 * days)
+    if why:
+        yield _unasked(kind, wanted, "extension", why)
     for one in answer.get("TrainingPlanExtensionOfferings", []):
         yield Offer(
             instance_type=kind,
@@ -171,28 +164,33 @@ def _plans(
         return
     size = next((one for one in PLAN_SIZES if one >= wanted), PLAN_SIZES[-1])
     asked: dict[str, Any] = {"StartTimeAfter": after} if after else {}
+    answer, why = _searched(
+        target,
+        InstanceType=row.name,
+        InstanceCount=size,
+        DurationHours=24 * days,
+        TargetResources=["hyperpod-cluster"],
+        **asked,
+    )
+    if why:
+        yield _unasked(row.name, wanted, "training plan", why)
+    yield from (_plan(target, row, wanted, one, zone_ids) for one in answer.get("TrainingPlanOfferings", []))
+
+
+def _searched(target: Target, **asked: Any) -> tuple[Mapping[str, Any], str]:
+    """What SageMaker answers to a search for plans, or why it could not be asked."""
     try:
-        found = client.search_training_plan_offerings(
-            InstanceType=row.name,
-            InstanceCount=size,
-            DurationHours=24 * days,
-            TargetResources=["hyperpod-cluster"],
-            **asked,
-        )["TrainingPlanOfferings"]
+        return target.aws.client("sagemaker").search_training_plan_offerings(**asked), ""
     except NO_CREDENTIALS:
         raise
     except (ClientError, BotoCoreError) as error:
-        yield Offer(
-            instance_type=row.name,
-            wanted=wanted,
-            purchase="training plan",
-            zones=(),
-            nodes=None,
-            fits=None,
-            why=reason(error),
-        )
-        return
-    yield from (_plan(target, row, wanted, one, zone_ids) for one in found)
+        return {}, reason(error)
+
+
+def _unasked(instance_type: str, wanted: int, purchase: Purchase, why: str) -> Offer:
+    return Offer(
+        instance_type=instance_type, wanted=wanted, purchase=purchase, zones=(), nodes=None, fits=None, why=why
+    )
 
 
 def _plan(
