@@ -14,7 +14,7 @@ from ..catalogue.regions import Region
 from ..workers.instance_groups import InstanceGroup
 from .charts import HYPERPOD
 from .keys import Charts
-from .node_placement import preferred_nodes
+from .node_placement import HEALTH_LABEL, preferred_nodes
 from .pod_resources import efa_interfaces, tolerations
 
 RELEASE_NAME = "hyperpod-dependencies"
@@ -27,7 +27,7 @@ NEURON_SCHEDULER = "neuron-scheduler"
 _NEURON_CHART, _NEURON_CHART_VERSION = "oci://public.ecr.aws/neuron/neuron-helm-chart", "1.10.0"
 # The chart's own tolerations for each plugin, which our list replaces.
 _UNHEALTHY = {
-    "key": "sagemaker.amazonaws.com/node-health-status",
+    "key": HEALTH_LABEL,
     "operator": "Equal",
     "value": "Unschedulable",
     "effect": "NoSchedule",

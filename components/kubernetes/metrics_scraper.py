@@ -18,11 +18,10 @@ from ..alerts import eks_labels
 from ..common.documents import dump
 from ..network.keys import NetworkConfig
 from ..network.subnets import plan_subnets
+from .node_placement import GROUP_LABEL
 
 # The name of a container's port that is read, at most 15 characters, and the port where the project's trainers answer.
 PORT_NAME, PORT = "hyperpod-metric", 9450
-# A pod's label that becomes the label `group`: a target does not know its node's labels.
-GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
 # The labels in which Kubeflow's training operator and the project's jobs name a pod's job, the better one last.
 _JOB_LABELS = ("app_kubernetes_io_name", "training_kubeflow_org_job_name")
 _SECONDS = 30
@@ -80,6 +79,7 @@ def configuration(cluster: str, *, everything: bool, teams: Sequence[str] = ()) 
 def _training(cluster: str) -> dict[str, Any]:
     """Read the training metrics of pods that have a port of that name."""
     kept = {"source_labels": ["__meta_kubernetes_pod_container_port_name"], "regex": PORT_NAME, "action": "keep"}
+    # A target does not know its node's labels: the pod's own becomes the label `group`.
     group = f"pod_label_{GROUP_LABEL}".translate(str.maketrans("./-", "___"))
     labels = [("pod_node_name", "node"), ("namespace", "namespace"), ("pod_name", "pod"), (group, "group")]
     labels += [(f"pod_label_{one}", "hpc_job") for one in _JOB_LABELS]

@@ -11,6 +11,9 @@ from typing import Any
 from ..workers.instance_groups import InstanceGroup
 
 GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
+# A node's health as HyperPod sees it (SageMaker Developer Guide, "Resilience-related Kubernetes labels by SageMaker
+# HyperPod").
+HEALTH_LABEL = "sagemaker.amazonaws.com/node-health-status"
 # EC2's network from the top, as HyperPod labels its nodes (SageMaker Developer Guide, "Using topology-aware scheduling
 # in Amazon SageMaker HyperPod task governance").
 NETWORK_LAYERS = tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3))

@@ -12,7 +12,7 @@ from pulumi import ComponentResource, ResourceOptions
 
 from ..workers.instance_groups import InstanceGroup
 from ..workers.keys import Autoscaling
-from .node_placement import GROUP_LABEL
+from .node_placement import GROUP_LABEL, HEALTH_LABEL
 from .pod_resources import device_resource
 
 # SageMaker Developer Guide, "Create a NodeClass" and "Create a NodePool".
@@ -20,7 +20,7 @@ CLASS_GROUP, CLASS_KIND = "karpenter.sagemaker.amazonaws.com", "HyperpodNodeClas
 POOL_GROUP = "karpenter.sh"
 _TYPE_LABEL = "node.kubernetes.io/instance-type"
 # HyperPod's on healthy nodes, which jobs select. Karpenter adds no node for a label that its pool does not promise.
-_HEALTHY = {"sagemaker.amazonaws.com/node-health-status": "Schedulable"}
+_HEALTHY = {HEALTH_LABEL: "Schedulable"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from components.config import Config, InstanceGroup
-from components.kubernetes.metrics_scraper import GROUP_LABEL
+from components.kubernetes.node_placement import GROUP_LABEL
 from components.kubernetes.pod_resources import tolerations
 
 from ..failures import Failure

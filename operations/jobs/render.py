@@ -11,8 +11,8 @@ from components.common.documents import load_all
 from components.config import Config, InstanceGroup
 from components.kubernetes.helm import NEURON_SCHEDULER
 from components.kubernetes.keys import Charts
-from components.kubernetes.metrics_scraper import GROUP_LABEL, PORT, PORT_NAME
-from components.kubernetes.node_placement import NETWORK_LAYERS
+from components.kubernetes.metrics_scraper import PORT, PORT_NAME
+from components.kubernetes.node_placement import GROUP_LABEL, NETWORK_LAYERS
 from components.kubernetes.pod_environment import config_map_name, nccl_network
 from components.kubernetes.pod_resources import efa_interfaces, pod_request, tolerations
 from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM
