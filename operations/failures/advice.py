@@ -16,7 +16,7 @@ from . import reading
 PAGE = "docs/troubleshooting.md"
 # known/ has a file for each, and looks for a failure in this order: what only one program says comes before what
 # many say, so AWS's general codes come after the others.
-ORIGINS = ("project", "pulumi", "kubernetes", "training", "slurm", "aws")
+ORIGINS = ("project", "pulumi", "kubernetes", "frameworks", "training", "slurm", "aws")
 FOLDER = Path(__file__).parent / "known"
 # What to do after a rehearsal, of which `hyperpod errors` knows nothing.
 REHEARSE_AGAIN = "fix what the message names, then rehearse again"
@@ -42,7 +42,7 @@ class Advice:
 
     def reports(self, text: str) -> bool:
         """Whether this failure has such a text."""
-        return re.search(self.pattern, text, re.IGNORECASE) is not None
+        return _compiled(self.pattern).search(text) is not None
 
     @property
     def page(self) -> str:
@@ -53,6 +53,12 @@ class Advice:
     def more(self) -> str:
         """Where to read on. Every message of a failure ends with it."""
         return f"More: hyperpod explain {self.code}, or {self.page}"
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern for every case of letters. There are more of them than the module ``re`` remembers."""
+    return re.compile(pattern, re.IGNORECASE)
 
 
 @cache

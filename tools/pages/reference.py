@@ -29,7 +29,8 @@ _ORIGINS = {
     "pulumi": "Pulumi",
     "kubernetes": "Kubernetes, Helm and kubectl",
     "slurm": "Slurm and containers",
-    "training": "PyTorch, NCCL, EFA, CUDA and Neuron",
+    "training": "NCCL, EFA, CUDA, Neuron and what jobs report of nodes",
+    "frameworks": "PyTorch, DeepSpeed, Megatron, Hugging Face, vLLM and Ray",
     "project": "This project",
 }
 
