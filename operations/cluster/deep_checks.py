@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from enum import StrEnum
 from typing import Any
 
@@ -41,6 +42,14 @@ def testable(target: Target, nodes: Sequence[Node], where: Sequence[str], checks
     if not found:
         raise Failure("there is no worker with accelerators yet", f"hyperpod node list {target.stack}")
     return found
+
+
+def in_turn(nodes: Sequence[Node], most: int | None, day: date) -> list[Node]:
+    """At most so many of the nodes, others on each day, so that all have their turn."""
+    if most is None or most >= len(nodes):
+        return list(nodes)
+    first = day.toordinal() * most % len(nodes)
+    return [nodes[(first + number) % len(nodes)] for number in range(most)]
 
 
 def start(target: Target, nodes: Sequence[Node], wanted: Sequence[Node], checks: Sequence[DeepCheck]) -> str:

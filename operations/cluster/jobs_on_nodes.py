@@ -5,6 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from components.catalogue.accelerators import ACCELERATORS
 
 from ..failures import Failure
 from ..target import Target
@@ -13,6 +16,8 @@ from . import nodes as cluster_nodes
 from . import sessions
 from .node import Node
 
+# States that are more than one word, as of a drained node or one that does not respond, are not idle.
+_SINFO = "sinfo -h -a -N -o '%N %T' | sed -n 's/ idle$//p' | sort -u"
 # Fields end with a separator instead of a width (squeue's manual, --Format); Requeue is 0 or 1. A name may have bars
 # and lines in it, so it comes last, and ends with what nobody knew when the job was named.
 _SQUEUE = "squeue --noheader --states=RUNNING,COMPLETING,CONFIGURING --Format='JobID:|,UserName:|,Requeue:|,Name:{end}'"
@@ -33,6 +38,15 @@ def on_nodes(target: Target, nodes: Sequence[Node], affected: Sequence[Node]) ->
     return _pods(target, affected) if target.on_eks else _slurm_jobs(target, nodes, affected)
 
 
+def idle(target: Target, nodes: Sequence[Node], wanted: Sequence[Node]) -> list[Node]:
+    """Those of the workers that could take a job and have none. Raises Failure where the scheduler cannot be asked."""
+    if target.on_eks:
+        used = {pod["spec"].get("nodeName") for pod in _running(target) if _has_devices(pod)}
+        return [node for node in wanted if f"hyperpod-{node.instance_id}" not in used]
+    said = _on_controller(target, nodes, _SINFO).split()
+    return [node for node in wanted if node.hostname in said]
+
+
 def _slurm_jobs(target: Target, nodes: Sequence[Node], affected: Sequence[Node]) -> list[Job]:
     names = [node.hostname for node in affected if node.role == "worker" and node.hostname]
     everywhere = any(node.role == "controller" for node in affected)
@@ -40,16 +54,20 @@ def _slurm_jobs(target: Target, nodes: Sequence[Node], affected: Sequence[Node])
         return []
     end = f"|{secrets.token_hex(8)}"
     line = _SQUEUE.format(end=end) if everywhere else _of_known(names, _SQUEUE.format(end=end))
-    ran = sessions.run_remote(target, cluster_nodes.controller(nodes), line, timeout=60)
-    if ran.code != 0:
-        raise Failure(f"squeue on the controller ended with {ran.code}: {ran.output.strip()}")
     jobs = []
-    for record in ran.output.split(end):
+    for record in _on_controller(target, nodes, line).split(end):
         words = record.lstrip("\n").split("|", 3)
         if len(words) == 4:
             survives = "returns to the queue" if words[2] == "1" else "is lost: it was submitted without --requeue"
             jobs.append(Job(id=words[0], name=printable(words[3], keep=""), user=words[1], survives=survives))
     return jobs
+
+
+def _on_controller(target: Target, nodes: Sequence[Node], line: str) -> str:
+    ran = sessions.run_remote(target, cluster_nodes.controller(nodes), line, timeout=60)
+    if ran.code != 0:
+        raise Failure(f"Slurm on the controller ended with {ran.code}: {ran.output.strip()}")
+    return ran.output
 
 
 def _of_known(names: Sequence[str], squeue: str) -> str:
@@ -66,11 +84,22 @@ def _of_known(names: Sequence[str], squeue: str) -> str:
 def _pods(target: Target, affected: Sequence[Node]) -> list[Job]:
     names = {f"hyperpod-{node.instance_id}" for node in affected}
     jobs = []
-    for pod in cluster_nodes.kubernetes(target).all_pods():
+    for pod in _running(target):
         owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])}
-        if pod["spec"].get("nodeName") not in names or "DaemonSet" in owners or pod["status"]["phase"] != "Running":
+        if pod["spec"].get("nodeName") not in names or "DaemonSet" in owners:
             continue
         survives = f"is recreated by its {owners.pop()}" if owners else "is lost: nothing recreates it"
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         jobs.append(Job(id=f"{namespace}/{name}", name=name, user=namespace, survives=survives))
     return jobs
+
+
+def _running(target: Target) -> list[Any]:
+    pods = cluster_nodes.kubernetes(target).all_pods()
+    return [pod for pod in pods if pod["status"]["phase"] == "Running"]
+
+
+def _has_devices(pod: Any) -> bool:
+    devices = {one.kubernetes_resource for one in ACCELERATORS.values()}
+    limits = [container.get("resources", {}).get("limits") or {} for container in pod["spec"]["containers"]]
+    return any(devices & limit.keys() for limit in limits)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from typing import Annotated
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from .. import target
-from ..cluster import changes, deep_checks, health
+from ..cluster import changes, deep_checks, health, jobs_on_nodes
 from ..cluster import nodes as cluster_nodes
 from ..failures import Exit, Failure, described
 from ..terminal import console
@@ -89,6 +90,10 @@ def deep_check_command(
             "--check", metavar="CHECK", help=f"{', '.join(deep_checks.DeepCheck)}. Repeatable. Default: the first."
         ),
     ] = None,
+    only_idle: Annotated[bool, typer.Option("--idle", help="Only nodes without a job.")] = False,
+    at_most: Annotated[
+        int | None, typer.Option("--at-most", metavar="N", min=1, help="Only N of the nodes, others on each day.")
+    ] = None,
     yes: console.Yes = False,
     as_json: console.Json = False,
 ) -> None:
@@ -96,16 +101,24 @@ def deep_check_command(
 
     They load the devices for an hour or more, and HyperPod reboots or replaces
     a node that fails. Shows the nodes' jobs and asks for confirmation. HyperPod
-    takes one such request at a time.
+    takes one such request at a time. --idle and --at-most are for a timer.
 
     \b
       hyperpod node deep-check slurm-gpu workers-2
       hyperpod node deep-check eks-gpu workers --check InstanceConnectivity
+      hyperpod node deep-check slurm-gpu --idle --at-most 2 --yes
     """
     chosen = target.load(stack)
     checks = list(dict.fromkeys(check or [deep_checks.DeepCheck.STRESS]))
     nodes = cluster_nodes.list_nodes(chosen)
     wanted = deep_checks.testable(chosen, nodes, where or [], checks)
+    if only_idle:
+        wanted = jobs_on_nodes.idle(chosen, nodes, wanted)
+        if not wanted:
+            nothing = {"cluster": "", "nodes": [], "checks": checks, "jobs": []}
+            console.emit(nothing) if as_json else console.prose("No node is idle. Nothing was started.")
+            return
+    wanted = deep_checks.in_turn(wanted, at_most, date.today())
     plan = changes.plan(chosen, "deep-check", nodes, wanted)
     if old := [node.name for node in wanted if node.image not in ("", "UpToDate")]:
         plan.effects.append(f"the checks need the newest image, and {', '.join(old)} has none: update-software")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from operations import target
 from operations.aws import Aws
-from operations.cluster import health, nodes, sessions
+from operations.cluster import deep_checks, health, jobs_on_nodes, nodes, sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from operations.failures import Exit, cannot_know
@@ -20,6 +22,7 @@ from tests.operations.aws import (
     NODES,
     StubbedAws,
     cluster,
+    command,
     node,
     run,
     run_json,
@@ -156,6 +159,68 @@ def test_hyperpods_own_checks_start_on_nodes_or_groups_after_their_jobs_are_name
     assert "need the newest image, and workers-2 has none" in err
     assert "Follow it: hyperpod node list dev --watch" in out
     aws.assert_all_asked()
+
+
+def slurm_says(plugin: Path, first: str, second: str) -> None:
+    """The states of both workers by sinfo, and no job."""
+    states = f"ip-10-1-1-1 {first}' 'ip-10-1-1-1 {first}' 'ip-10-1-1-2 {second}"
+    known = "ip-10-1-1-1 ip-10-1-1-2"
+    command(plugin, "sinfo", f"case $* in *%T*) printf '%s\\n' '{states}';; *) printf '%s\\n' {known};; esac")
+    command(plugin, "squeue", "true")
+
+
+def test_a_node_with_a_job_is_left_out_by_idle(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm_says(plugin, "mixed", "idle")
+    with_nodes(aws)
+    with_session(aws)
+    with_session(aws)
+    asked = [checked("workers", "InstanceStress", InstanceIds=["i-workers2"])]
+    aws.answer("sagemaker", "start_cluster_health_check", ARN, DeepHealthCheckConfigurations=asked)
+    on(aws)
+    code, out, _ = run(capsys, "node", "deep-check", "dev", "--idle", "--yes")
+    assert (code, "HyperPod checks 1 nodes" in out) == (Exit.GOOD, True)
+    aws.assert_all_asked()
+
+
+# sinfo(1), NODE STATE CODES: such a node takes no job.
+@pytest.mark.parametrize("state", ["drained", "idle*", "allocated", "maint"])
+def test_without_an_idle_node_nothing_is_started_and_nothing_has_failed(
+    state: str, aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm_says(plugin, state, state)
+    with_nodes(aws)
+    with_session(aws)
+    on(aws)
+    code, out, _ = run(capsys, "node", "deep-check", "dev", "--idle", "--at-most", "1", "--yes")
+    assert (code, out) == (Exit.GOOD, "No node is idle. Nothing was started.\n")
+
+
+def test_each_node_has_its_turn_within_as_many_days_as_it_takes() -> None:
+    nodes: list[Any] = list(range(7))
+    days = [date.fromordinal(739_000 + day) for day in range(4)]
+    turns = [deep_checks.in_turn(nodes, 2, day) for day in days]
+    assert {len(turn) for turn in turns} == {2}
+    assert {node for turn in turns for node in turn} == set(nodes)
+    assert deep_checks.in_turn(nodes, None, days[0]) == deep_checks.in_turn(nodes, 9, days[0]) == nodes
+
+
+def test_a_pod_with_devices_keeps_its_node_from_being_idle(kubernetes: Callable[..., Any]) -> None:
+    def pod(instance: str, phase: str, **limits: str) -> dict[str, Any]:
+        containers = [{"resources": {"limits": limits}}]
+        return {"spec": {"nodeName": f"hyperpod-{instance}", "containers": containers}, "status": {"phase": phase}}
+
+    kubernetes(
+        pods=[
+            pod("i-workers1", "Running", **{"nvidia.com/gpu": "8"}),
+            pod("i-workers2", "Running", cpu="1"),
+            pod("i-workers2", "Succeeded", **{"nvidia.com/gpu": "8"}),
+        ]
+    )
+    workers: list[Any] = [SimpleNamespace(instance_id=one) for one in ("i-workers1", "i-workers2")]
+    found = jobs_on_nodes.idle(target.load("eks-gpu"), workers, workers)
+    assert [node.instance_id for node in found] == ["i-workers2"]
 
 
 # SageMaker Developer Guide, "Deep health checks" of Slurm clusters: workers with GPUs, and two of the three checks.
