@@ -94,12 +94,15 @@ def _network(account: Account, config: Config) -> None:
     assert net.vpc_id, "only called for an existing VPC"
     assert net.private_subnet_id, "checked with the configuration"
     with _next_id(account, "vpc", net.vpc_id):
-        account.create("aws:ec2/vpc:Vpc", "existing VPC", {"cidrBlock": _CIDR, "enableDnsSupport": True})
+        names = {"enableDnsSupport": True, "enableDnsHostnames": True}
+        account.create("aws:ec2/vpc:Vpc", "existing VPC", {"cidrBlock": _CIDR, **names})
     accounting = config.settings.slurm.accounting
     pair = net.eks_subnet_ids or (accounting.subnet_ids if accounting else ())
     zones = [config.zone_id, *islice(cycle(config.eks_zone_ids or config.database_zone_ids), len(pair))]
-    for number, (subnet, zone) in enumerate(zip([net.private_subnet_id, *pair], zones, strict=True)):
-        place = {"vpcId": net.vpc_id, "cidrBlock": f"10.0.{number + 1}.0/24", "availabilityZoneId": zone}
+    # Nodes on EKS take hundreds of addresses for their pods.
+    blocks = ["10.0.128.0/17", *(f"10.0.{number + 1}.0/24" for number in range(len(pair)))]
+    for subnet, zone, block in zip([net.private_subnet_id, *pair], zones, blocks, strict=True):
+        place = {"vpcId": net.vpc_id, "cidrBlock": block, "availabilityZoneId": zone}
         with _next_id(account, "subnet", subnet):
             account.create("aws:ec2/subnet:Subnet", "existing subnet", place)
     _way_out(account, net.vpc_id, net.private_subnet_id, config.zone_id)

@@ -1,4 +1,5 @@
-"""Settings that skip parts of moto's setup that are not needed here, so that an account starts quickly."""
+"""Settings that skip parts of moto's setup that are not needed here, so that an account starts quickly; and a mistake
+of moto's that no call could mend."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 import os
 from copy import copy
 from functools import cache
+from typing import Any
 
 os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
 # No instance is started here, and loading five thousand images takes half a second per account.
@@ -15,6 +17,7 @@ from botocore import session
 from moto.core import models as core
 from moto.core import responses
 from moto.core.base_backend import AccountSpecificBackend
+from moto.ec2.models.subnets import Subnet, SubnetBackend
 from moto.iam import models as iam
 from moto.s3 import models as s3
 from moto.s3 import urls as s3_urls
@@ -33,6 +36,7 @@ _MANAGED = (
 _CLOSED = ("s3", "batch")
 
 _parse_policies, _reset = iam.IAMBackend._init_aws_policies, AccountSpecificBackend.reset
+_create_subnet = SubnetBackend.create_subnet
 _parsed: dict[tuple[str, str], list[iam.ManagedPolicy]] = {}
 
 
@@ -49,12 +53,21 @@ def _close(backends: AccountSpecificBackend) -> None:
         _reset(backends)
 
 
+def _subnet(backend: SubnetBackend, *args: Any, **given: Any) -> Subnet:
+    """A subnet. moto makes the first one that names its zone by the id a default subnet, whose instances are public."""
+    made = _create_subnet(backend, *args, **given)
+    if not backend.get_vpc(made.vpc_id).is_default:  # type: ignore[attr-defined]  # of another part of the backend
+        made.default_for_az = made.map_public_ip_on_launch = False
+    return made
+
+
 def apply() -> None:
     """Apply the settings, once, before the first account."""
     every = json.loads(iam.aws_managed_policies_data)
     iam.aws_managed_policies_data = json.dumps({k: v for k, v in every.items() if k.startswith(_MANAGED)})
     iam.IAMBackend._init_aws_policies = _policies  # type: ignore[method-assign]
     AccountSpecificBackend.reset = _close  # type: ignore[method-assign]
+    SubnetBackend.create_subnet = _subnet  # type: ignore[method-assign]
     # Responses for callers that use the requests library. All calls here go through botocore.
     core.RESPONSES_METHODS = []
     # Every response lists the methods of its class.
