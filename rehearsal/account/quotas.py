@@ -23,6 +23,7 @@ COUNTED = {
     "aws:ec2/eip:Eip": Counted("elastic-ips", 5, "AddressLimitExceeded"),
     "aws:ec2/internetGateway:InternetGateway": Counted("internet-gateways", 5, "InternetGatewayLimitExceeded"),
     "aws:ec2/natGateway:NatGateway": Counted("nat-gateways", 5, "NatGatewayLimitExceeded"),
+    "aws:fsx/lustreFileSystem:LustreFileSystem": Counted("lustre-file-systems", 100, "ServiceLimitExceeded"),
     "aws:eks/cluster:Cluster": Counted("eks-clusters", 100, "ResourceLimitExceededException"),
     "aws:amp/workspace:Workspace": Counted("prometheus-workspaces", 25, "ServiceQuotaExceededException"),
     # Amazon Managed Service for Prometheus User Guide, "Scraper limitations".
@@ -30,7 +31,7 @@ COUNTED = {
     "aws:grafana/workspace:Workspace": Counted("grafana-workspaces", 5, "ServiceQuotaExceededException"),
 }
 # EC2 API Reference, "Error codes for the Amazon EC2 API".
-_WORDS = {"vpcs": "VPCs", "elastic-ips": "addresses"}
+_WORDS = {"vpcs": "VPCs", "elastic-ips": "addresses", "lustre-file-systems": "Lustre file systems"}
 
 
 def parse_quota(text: str) -> tuple[str, int]:

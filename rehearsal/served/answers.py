@@ -35,10 +35,13 @@ _CODES = {
     "L-0263D0A3": "aws:ec2/eip:Eip",
     "L-A4707A72": "aws:ec2/internetGateway:InternetGateway",
     "L-FE5A380F": "aws:ec2/natGateway:NatGateway",
+    "L-FD6F2F22": "aws:fsx/lustreFileSystem:LustreFileSystem",
     "L-1194D53C": CLUSTER,
     "L-8873DB23": "aws:amp/workspace:Workspace",
     "L-2C2D5119": _GRAFANA,
 }
+# What others use of it counts too (Amazon VPC User Guide, "Amazon VPC quotas": network interfaces per Region).
+_DEFAULTS = {"L-DF5E4CA3": 5000}
 
 
 class Answers:
@@ -209,7 +212,7 @@ class Answers:
         if code in _CODES:
             counted = COUNTED[_CODES[code]]
             return float(quotas.get(counted.name, counted.default))
-        return float(quotas.get(name.split()[0], granted))
+        return float(next((quotas[word] for word in name.split() if word in quotas), _DEFAULTS.get(code, granted)))
 
 
 def no_kubernetes(stack: str) -> bytes:

@@ -139,6 +139,7 @@ def test_a_second_up_after_a_failure_finishes_what_the_first_began() -> None:
     [
         pytest.param({"ml.g5.16xlarge": 0}, "hyperpod-cluster", "ResourceLimitExceeded", marks=pytest.mark.slow),
         ({"vpcs": 0}, "network-vpc", "VpcLimitExceeded"),
+        pytest.param({"lustre-file-systems": 0}, "storage-lustre", "ServiceLimitExceeded", marks=pytest.mark.slow),
         pytest.param({"elastic-ips": 0}, "network-nat", "AddressLimitExceeded", marks=pytest.mark.slow),
     ],
 )
