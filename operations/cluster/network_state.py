@@ -10,18 +10,18 @@ from typing import Any
 DIRECTIONS = {"in": "IpPermissions", "out": "IpPermissionsEgress"}
 
 
-def routes_of(client: Any, subnet: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The routes of a subnet. One without a route table of its own uses the VPC's main one."""
+def route_table_of(client: Any, subnet: Mapping[str, Any]) -> dict[str, Any]:
+    """The route table of a subnet, by default the VPC's main one, without routes whose target is gone."""
     own = [{"Name": "association.subnet-id", "Values": [subnet["SubnetId"]]}]
     main = [
         {"Name": "vpc-id", "Values": [subnet["VpcId"]]},
         {"Name": "association.main", "Values": ["true"]},
     ]
-    tables = (
+    (table,) = (
         client.describe_route_tables(Filters=own)["RouteTables"]
         or client.describe_route_tables(Filters=main)["RouteTables"]
     )
-    return [route for table in tables for route in table["Routes"]]
+    return {**table, "Routes": [route for route in table["Routes"] if route.get("State") != "blackhole"]}
 
 
 def why_public(subnet: Mapping[str, Any], routes: Sequence[Mapping[str, Any]]) -> str:

@@ -25,7 +25,7 @@ from ..jobs.render import JobError, render
 from ..target import Target
 from . import every_node, sessions
 from . import nodes as cluster_nodes
-from .network_state import DIRECTIONS, open_to_itself, routes_of, why_public
+from .network_state import DIRECTIONS, open_to_itself, route_table_of, why_public
 from .node import Node
 from .sessions import Remote
 
@@ -111,7 +111,7 @@ class Validation:
         ids = self._network["Subnets"]
         client = self._aws.client("ec2")
         for subnet in client.describe_subnets(SubnetIds=ids)["Subnets"]:
-            public = why_public(subnet, routes_of(client, subnet))
+            public = why_public(subnet, route_table_of(client, subnet)["Routes"])
             yield _check(
                 f"subnet {subnet['SubnetId']} private",
                 not public,
