@@ -13,7 +13,7 @@ from botocore.config import Config as BotoConfig
 
 from .terminal.output_options import OPTIONS
 
-# Set where a rehearsal answers instead of AWS (rehearsal/served/).
+# Set where a rehearsal answers instead of AWS (rehearsal/served/): to the folder that has the rehearsed stack's file.
 SERVED = "HYPERPOD_REHEARSAL"
 # Adaptive mode also slows this client down when AWS throttles (Boto3 documentation, Retries).
 _ATTEMPTS = 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from botocore.exceptions import ClientError
 from components.common.names import Names, for_stack
 from components.config import Config
 
-from .aws import Aws
+from .aws import SERVED, Aws
 from .failures import bad_input, is_missing
 from .project.loading import Project, checked, load_project
 
@@ -83,8 +84,11 @@ class Target:
         return str(self.cluster["ClusterArn"]).rsplit("/", 1)[1]
 
 
-def load(stack: str, overrides: list[str] | None = None, root: Path = ROOT) -> Target:
-    """Read and check a stack's configuration, without calls to AWS. Raises ProjectError and ConfigError."""
-    project = load_project(root, stack, overrides or [])
+def load(stack: str, overrides: list[str] | None = None, root: Path | None = None) -> Target:
+    """Read and check a stack's configuration, without calls to AWS. Raises ProjectError and ConfigError.
+
+    In the environment of a served rehearsal, the stack's file is the rehearsal's copy, which the verbs may change.
+    """
+    project = load_project(root or Path(os.environ.get(SERVED, ROOT)), stack, overrides or [])
     config = checked(project)
     return Target(project=project, config=config, aws=Aws(config.region.name))

@@ -78,7 +78,9 @@ def write_environment(at: Place, region: str, key: str, address: str) -> Path:
         # A call to AWS that bypasses the providers comes here, too.
         "AWS_ENDPOINT_URL": address,
         "AWS_REGION": region,
-        SERVED: "yes",
+        # boto3 and version 1 of the AWS CLI know only this one.
+        "AWS_DEFAULT_REGION": region,
+        SERVED: str(at.project),
         "PULUMI_HOME": str(at.home),
     }
     lines = [f"unset {' '.join(_UNSET)}"]

@@ -155,7 +155,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[Aws], None]:
     load = target.load
 
     def use(aws: Aws) -> None:
-        def loaded(stack: str, overrides: list[str] | None = None, root: Path = target.ROOT) -> Target:
+        def loaded(stack: str, overrides: list[str] | None = None, root: Path | None = None) -> Target:
             found = load(stack, overrides, root)
             return replace(found, aws=aws)
 

@@ -53,7 +53,7 @@ def filled(value: Any) -> Any:
 def test_a_rehearsal_is_not_asked_since_it_proves_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(SERVED, "yes")
+    monkeypatch.setenv(SERVED, str(ROOT))
     code, out, told = run(capsys, "assumptions", "dev")
     assert (code, out) == (Exit.CANNOT_KNOW, "")
     assert "a rehearsal proves nothing about AWS" in told

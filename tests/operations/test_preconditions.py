@@ -24,7 +24,7 @@ from rehearsal.existing import prepare
 from rehearsal.served.api import serving
 from rehearsal.verb_engine import EmbeddedEngine
 from tests.operations.aws import StubbedAws, cluster, run, stack
-from tests.support import METRICS, few_files, project
+from tests.support import METRICS, ROOT, few_files, project
 
 VPC, SUBNET, GROUP = "vpc-0123456789abcdef0", "subnet-0123456789abcdef0", "sg-0123456789abcdef0"
 PAIR = ["subnet-0aaaaaaaaaaaaaaa1", "subnet-0aaaaaaaaaaaaaaa2"]
@@ -51,7 +51,7 @@ def account() -> Iterator[Opened]:
             # Undone before moto takes its own credentials out of the environment.
             monkeypatch = opened.enter_context(pytest.MonkeyPatch.context())
             signed = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": "any", "AWS_ENDPOINT_URL": address}
-            for variable, value in {**signed, SERVED: "yes"}.items():
+            for variable, value in {**signed, SERVED: str(ROOT)}.items():
                 monkeypatch.setenv(variable, value)
             found = Target(project=loaded, config=chosen, aws=Aws(chosen.region.name))
             monkeypatch.setattr(target, "load", lambda *_: found)

@@ -29,6 +29,7 @@ from tests.operations.small import Planning
 from tests.operations.test_changes import PODS
 from tests.operations.test_nodes import with_nodes_of_eks
 from tests.operations.test_run_scripts import ONE, TWO, Slurm, answering
+from tests.support import ROOT
 
 DRAIN = "State=DRAIN Reason=hyperpod node remove"
 GROUPS = (("controller", "ml.m5.2xlarge", 1), ("workers", "ml.g5.16xlarge", 1))
@@ -132,7 +133,7 @@ def test_a_scheduler_that_cannot_be_asked_stops_a_removal_and_not_one_now(
     assert (code, "Removed workers-2" in out) == (Exit.GOOD, True)
     assert "not drained: the controller does not answer" in told
     # A served rehearsal has no scheduler to ask.
-    monkeypatch.setenv(SERVED, "yes")
+    monkeypatch.setenv(SERVED, str(ROOT))
     with_nodes(aws, *NODES, TO_COME)
     deleted(aws, *NODES[:2], Successful=["i-workers2"])
     assert run(capsys, "node", "remove", "dev", "i-workers2", "--yes")[0] == Exit.GOOD

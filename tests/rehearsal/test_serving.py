@@ -154,10 +154,10 @@ def test_boto3_finds_every_service_at_the_one_address() -> None:
 
 
 @contextmanager
-def _served(stack: str, path: str) -> Iterator[tuple[Any, str]]:
+def _served(stack: str, path: str, *options: str) -> Iterator[tuple[Any, str]]:
     """A served stack's process, and a line of bash that enters its environment."""
     with subprocess.Popen(
-        [sys.executable, "-u", str(ROOT / "hyperpod.py"), "rehearse", stack, "--serve"],
+        [sys.executable, "-u", str(ROOT / "hyperpod.py"), "rehearse", stack, "--serve", *options],
         cwd=ROOT,
         env={**os.environ, "PATH": path},
         stdout=subprocess.PIPE,
@@ -223,8 +223,8 @@ def test_a_node_whose_scheduler_does_not_run_is_removed(
     engine = Planning()
     monkeypatch.setattr("operations.commands.remove.open_engine", lambda *_, **__: nullcontext((engine, None)))
     with serving(account_of("dev"), config("dev"), "dev", KEY) as address:
-        signed = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": "any", "AWS_ENDPOINT_URL": address, SERVED: "yes"}
-        for name, value in signed.items():
+        signed = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": "any", "AWS_ENDPOINT_URL": address}
+        for name, value in {**signed, SERVED: str(ROOT)}.items():
             monkeypatch.setenv(name, value)
         *_, last = run_json(capsys, "node", "list", "dev", "--no-state")[1]
         code, out, _ = run(capsys, "node", "remove", "dev", last["instance_id"], "--yes")
@@ -232,26 +232,34 @@ def test_a_node_whose_scheduler_does_not_run_is_removed(
     assert engine.did == ["configure {'hyperpod:workers[0].count': '1'}"]
 
 
-@pytest.fixture
-def own_file() -> Iterator[None]:
-    """Give the stack's file back as it was: scale writes the number of nodes into it, and the CLI a salt."""
-    file = ROOT / "Pulumi.dev.yaml"
-    before = file.read_bytes()
-    yield
-    file.write_bytes(before)
-
-
-@pytest.mark.usefixtures("own_file")
 @pytest.mark.engine
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(shutil.which("pulumi") is None, reason="there is no Pulumi CLI on PATH")
 def test_with_the_pulumi_cli_a_stack_is_deployed_scaled_and_destroyed_as_on_aws() -> None:
-    with _served("dev", os.environ["PATH"]) as (_, enter):
-        for command, words in (
-            ("deploy dev --yes", "dev is deployed: "),
-            ("scale dev workers 3 --yes", "dev is deployed: 1 resource changed"),
-            ("node list dev --no-state", "workers-3"),
-            ("destroy dev --yes", "Nothing is left in the account."),
+    """Into an existing VPC, which somebody mends first."""
+    vpc = "vpc-0123456789abcdef0"
+    network = {
+        "vpcId": vpc,
+        "privateSubnetId": "subnet-0123456789abcdef0",
+        "securityGroupIds": ["sg-0123456789abcdef0"],
+    }
+    attribute = (
+        """python -c 'import boto3; boto3.client("ec2").modify_vpc_attribute(VpcId="%s", """
+        """EnableDnsHostnames={"Value": %s})'"""
+    )
+    file = ROOT / "Pulumi.dev.yaml"
+    before = file.read_bytes()
+    with _served("dev", os.environ["PATH"], "--config", f"hyperpod:network={json.dumps(network)}") as (_, enter):
+        for command, expected, words in (
+            (attribute % (vpc, False), Exit.GOOD, ""),
+            ("hyperpod deploy dev --yes", Exit.BAD_INPUT, f"aws ec2 modify-vpc-attribute --vpc-id {vpc}"),
+            (attribute % (vpc, True), Exit.GOOD, ""),
+            ("hyperpod deploy dev --yes", Exit.GOOD, "dev is deployed: "),
+            ("hyperpod scale dev workers 3 --yes", Exit.GOOD, "dev is deployed: 1 resource changed"),
+            ("hyperpod node list dev --no-state", Exit.GOOD, "workers-3"),
+            ("hyperpod destroy dev --yes", Exit.GOOD, "Nothing is left in the account."),
         ):
-            code, said = _said(enter, f"hyperpod {command}")
-            assert (code, words in said) == (Exit.GOOD, True), said
+            code, said = _said(enter, command)
+            assert (code, words in said) == (expected, True), said
+    assert file.read_bytes() == before, "the rehearsal changes its copy alone"
