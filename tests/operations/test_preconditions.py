@@ -72,17 +72,16 @@ def without_way_out(ec2: Any) -> None:
 
 
 def shut(ec2: Any) -> None:
-    """No names, no private nodes, no way out, and a group that is closed to itself."""
+    """No names, no private nodes, and a group that is closed to itself."""
     for attribute in ("EnableDnsSupport", "EnableDnsHostnames"):
         ec2.modify_vpc_attribute(VpcId=VPC, **{attribute: {"Value": False}})
     ec2.modify_subnet_attribute(SubnetId=SUBNET, MapPublicIpOnLaunch={"Value": True})
-    without_way_out(ec2)
     ec2.revoke_security_group_ingress(GroupId=GROUP, IpPermissions=ITSELF)
     ec2.revoke_security_group_egress(GroupId=GROUP, IpPermissions=ITSELF)
 
 
 def mended(ec2: Any) -> None:
-    """What the fixes for `shut` say."""
+    """What the fixes say."""
     for attribute in ("EnableDnsSupport", "EnableDnsHostnames"):
         ec2.modify_vpc_attribute(VpcId=VPC, **{attribute: {"Value": True}})
     ec2.modify_subnet_attribute(SubnetId=SUBNET, MapPublicIpOnLaunch={"Value": False})
@@ -123,6 +122,7 @@ def test_a_vpc_is_told_by_all_its_defects_at_once_and_deployed_into_when_they_ar
 ) -> None:
     made = account(network=OWN)
     shut(made.client("ec2"))
+    without_way_out(made.client("ec2"))
     code, out, err = run(capsys, "deploy", "dev", "--yes")
     assert (code, out, made.creates) == (Exit.BAD_INPUT, "", 0)
     assert _IDS.sub(r"\1-ID", err) == SHUT
@@ -216,6 +216,16 @@ STEPS: dict[str, tuple[Callable[[Any], dict[str, Any] | None], list[tuple[str, s
     ),
     "no way to SSM": (nearly_closed, [("no endpoint of ssm, ssmmessages", "a NAT gateway, or")]),
     "every endpoint": (closed, []),
+    "shut": (
+        shut,
+        [
+            ("enableDnsSupport off", "--enable-dns-support"),
+            ("enableDnsHostnames off", "--enable-dns-hostnames"),
+            ("addresses given at launch", "--no-map-public-ip-on-launch"),
+            ("in of itself", "authorize-security-group-ingress"),
+            ("out of itself", "authorize-security-group-egress"),
+        ],
+    ),
 }
 
 

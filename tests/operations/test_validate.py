@@ -160,6 +160,11 @@ def test_each_fault_fails_its_own_check(
     assert detail in found[check]
 
 
+def test_a_route_whose_gateway_is_gone_leads_nowhere(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = {"GatewayId": "igw-1", "State": "blackhole"}
+    assert broken(aws, monkeypatch, World(routes=[gone])) == {}
+
+
 def test_a_file_system_that_grows_is_there(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> None:
     # FSx API Reference, FileSystem: UPDATING is a customer's own change, while nodes go on using it.
     assert broken(aws, monkeypatch, World(lifecycle="UPDATING")) == {}
