@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from operations.aws import Aws
 from operations.cluster import jobs_on_nodes, nodes, sessions
 from operations.cluster.sessions import Remote
 from operations.failures import Failure
@@ -84,18 +82,13 @@ def test_no_two_sessions_end_alike(aws: StubbedAws, plugin: Path) -> None:
 
 
 def test_exec_shows_a_terminal_no_control_characters(
-    aws: StubbedAws,
-    on: Callable[[Aws], None],
-    plugin: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    aws: StubbedAws, plugin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_nodes(aws)
     with_session(aws)
-    on(aws)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     words = ("node", "exec", "dev", "controller", "--", "printf '12 x\\033[2K\\n13 y\\n'")
-    assert run(capsys, *words)[:2] == (0, "12 x?[2K\n13 y\n")
+    assert run(*words)[:2] == (0, "12 x?[2K\n13 y\n")
 
 
 def test_every_job_is_in_the_list_with_its_own_user(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import json
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import boto3
 import pytest
+from _pytest.capture import CaptureIO
 from botocore.exceptions import BotoCoreError
 from botocore.stub import Stubber
 
@@ -129,8 +131,10 @@ class RefusingAws(Aws):
 
 
 @pytest.fixture
-def aws() -> Iterator[StubbedAws]:
+def aws(on: Callable[[Aws], None]) -> Iterator[StubbedAws]:
+    """The account that the verbs talk to."""
     account = StubbedAws()
+    on(account)
     yield account
     account.close()
 
@@ -177,20 +181,27 @@ def verb_of(words: Sequence[str]) -> tuple[Any, list[str]]:
     return (verb.commands["deployment"] if verb.name == "rehearse" else verb), rest
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """A command line's exit code, output and errors; a traceback in them fails the test."""
-    capsys.readouterr()
-    code = main(words)
-    out, err = capsys.readouterr()
+def run(*given: str | pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """A command line's exit code, output and errors; a traceback in them fails the test.
+
+    Tests that still have a capsys may pass it first.
+    """
+    words = [word for word in given if isinstance(word, str)]
+    output, errors = CaptureIO(), CaptureIO()
+    # Tests say whether it is a terminal.
+    output.isatty, errors.isatty = sys.stdout.isatty, sys.stderr.isatty  # type: ignore[method-assign]
+    with redirect_stdout(output), redirect_stderr(errors):
+        code = main(words)
+    out, err = output.getvalue(), errors.getvalue()
     assert "Traceback" not in out + err
     assert "response stub" not in err, err
     assert "HP222" not in err, f"a defect: {err}"
     return code, out, err
 
 
-def run_json(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
+def run_json(*words: str | pytest.CaptureFixture[str]) -> tuple[int, Any]:
     """The same with --json: the exit code and the document, which must be all of standard output."""
-    code, out, _ = run(capsys, *words, "--json")
+    code, out, _ = run(*words, "--json")
     return code, json.loads(out)
 
 

@@ -119,45 +119,39 @@ def test_advice_names_only_verbs_and_keys_that_there_are() -> None:
     assert set(re.findall(r"\bhyperpod:([a-zA-Z.]+\w)", said)) <= known
 
 
-def test_a_pasted_error_is_explained_with_its_cause_its_next_step_and_its_page(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pasted_error_is_explained_with_its_cause_its_next_step_and_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "We currently do not have sufficient capacity for the requested instance type(s). Please try again."
-    code, out, _ = run(capsys, "explain", text)
+    code, out, _ = run("explain", text)
     assert (code, out.splitlines()[0][:5]) == (Exit.GOOD, "HP017")
     assert KNOWN["capacity"].why in " ".join(out.split())
     assert "Next: AWS has no such instances" in out
     assert "docs/troubleshooting.md#hp017" in out
-    _, found = run_json(capsys, "explain", text)
+    _, found = run_json("explain", text)
     assert (found["code"], found["page"]) == ("HP017", "docs/troubleshooting.md#hp017")
     monkeypatch.setattr("sys.stdin", io.StringIO("step 10\nstep 11\nRuntimeError: No CUDA GPUs are available\n"))
-    assert run(capsys, "explain", "-")[1].startswith("HP098")
-    assert run(capsys, "explain", "OOMKilled")[1].startswith("HP063")
-    assert run(capsys, "explain", "1 problem\nMore: hyperpod explain HP016, or docs/x")[1].startswith("HP016")
+    assert run("explain", "-")[1].startswith("HP098")
+    assert run("explain", "OOMKilled")[1].startswith("HP063")
+    assert run("explain", "1 problem\nMore: hyperpod explain HP016, or docs/x")[1].startswith("HP016")
 
 
-def test_an_error_that_only_its_program_is_known_of_gets_the_closest_known_ones(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_error_that_only_its_program_is_known_of_gets_the_closest_known_ones() -> None:
     text = "slurmctld: error: Node ip-10-1-1-1 has invalid reservation"
-    assert run(capsys, "explain", text)[1].count("Close to it, by its words only: HP") >= 1
-    _, found = run_json(capsys, "explain", text)
+    assert run("explain", text)[1].count("Close to it, by its words only: HP") >= 1
+    _, found = run_json("explain", text)
     assert (found["code"], found["reading"]["speaker"]) == ("", "slurmctld")
     assert KNOWN["slurm-reservation"].code in found["closest"]
-    assert run_json(capsys, "explain", KNOWN["capacity"].seen)[1]["closest"] == []
+    assert run_json("explain", KNOWN["capacity"].seen)[1]["closest"] == []
 
 
-def test_an_error_that_nobody_knows_gets_the_closest_known_ones_and_says_how_they_were_found(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    code, _, err = run(capsys, "explain", "the overlay for whiteouts broke, and aufs")
+def test_an_error_that_nobody_knows_gets_the_closest_known_ones_and_says_how_they_were_found() -> None:
+    code, _, err = run("explain", "the overlay for whiteouts broke, and aufs")
     assert code == Exit.CANNOT_KNOW
     assert "The closest known ones, by their words only:" in err
     assert KNOWN["container-start"].code in err
 
 
-def test_an_error_that_nobody_knows_is_sent_to_the_three_logs(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "explain", "the flux capacitor has no flux")
+def test_an_error_that_nobody_knows_is_sent_to_the_three_logs() -> None:
+    code, out, err = run("explain", "the flux capacitor has no flux")
     assert (code, out) == (Exit.CANNOT_KNOW, "")
     assert "no failure that the project knows" in err
     assert "by their words only" not in err

@@ -16,7 +16,7 @@ import pytest
 
 from operations.assumptions import Assumption, Probe, register
 from operations.assumptions.probing import VALUES, Stack, picked, printed, worst
-from operations.aws import SERVED, Aws
+from operations.aws import SERVED
 from operations.cluster import nodes, sessions
 from operations.cluster.sessions import Remote
 from operations.failures import Exit, cannot_know
@@ -50,11 +50,9 @@ def filled(value: Any) -> Any:
     return json.loads(text)
 
 
-def test_a_rehearsal_is_not_asked_since_it_proves_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rehearsal_is_not_asked_since_it_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVED, str(ROOT))
-    code, out, told = run(capsys, "assumptions", "dev")
+    code, out, told = run("assumptions", "dev")
     assert (code, out) == (Exit.CANNOT_KNOW, "")
     assert "a rehearsal proves nothing about AWS" in told
 
@@ -151,17 +149,17 @@ def test_a_row_is_asked_of_stacks_that_rely_on_it() -> None:
     assert not ROWS["slurm-spot"].concerns(config("dev"))
 
 
-def test_without_a_stack_the_register_is_listed_and_a_row_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "assumptions")
+def test_without_a_stack_the_register_is_listed_and_a_row_shown_in_full() -> None:
+    code, out, _ = run("assumptions")
     assert code == Exit.GOOD
     assert all(row in out for row in ROWS)
-    code, out, _ = run(capsys, "assumptions", "--id", "slurm-version")
+    code, out, _ = run("assumptions", "--id", "slurm-version")
     assert code == Exit.GOOD
     assert "scontrol --version" in out
     assert ROWS["slurm-version"].change.split(",")[0] in out
-    code, listed = run_json(capsys, "assumptions")
+    code, listed = run_json("assumptions")
     assert [row["id"] for row in listed] == list(ROWS)
-    code, _, err = run(capsys, "assumptions", "--id", "nosuch")
+    code, _, err = run("assumptions", "--id", "nosuch")
     assert code == Exit.BAD_INPUT
     assert "nosuch" in err
 
@@ -176,20 +174,13 @@ def test_without_a_stack_the_register_is_listed_and_a_row_shown_in_full(capsys: 
     ],
 )
 def test_a_live_stack_is_asked_row_by_row(
-    aws: StubbedAws,
-    on: Callable[[Aws], None],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    status: str,
-    said: str,
-    exit_code: Exit,
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, status: str, said: str, exit_code: Exit
 ) -> None:
     monkeypatch.setattr(sessions, "run_remote", lambda *_, **__: Remote(code=0, output=said))
     with_nodes(aws, node("controller", 1))
     aws.answer("sagemaker", "describe_cluster", {**cluster(), "NodeRecovery": status})
-    on(aws)
     words = ("assumptions", "dev", "--id", "slurm-version", "--id", "aws-node-recovery")
-    code, found = run_json(capsys, *words)
+    code, found = run_json(*words)
     assert code == exit_code
     results = {one["id"]: one["result"] for one in found["findings"]}
     assert results["aws-node-recovery"] == ("confirmed" if status == "Automatic" else "refuted")
@@ -215,14 +206,11 @@ def test_what_cannot_be_asked_is_unknown(
     assert worst(findings) is Exit.CANNOT_KNOW
 
 
-def test_what_is_sent_in_has_no_account_number(
-    aws: StubbedAws, on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_sent_in_has_no_account_number(aws: StubbedAws) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster())
     interface = {"Attachment": {"InstanceId": "i-0", "InstanceOwnerId": "999988887777"}}
     aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": [interface]})
-    on(aws)
-    code, found = run_json(capsys, "assumptions", "dev", "--id", "aws-instances-owner")
+    code, found = run_json("assumptions", "dev", "--id", "aws-instances-owner")
     assert code == Exit.GOOD
     assert not re.search(r"\d{12}", json.dumps(found))
 

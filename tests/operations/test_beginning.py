@@ -79,8 +79,8 @@ def test_the_examples_in_its_comments_are_valid_too() -> None:
     target.load("eks-gpu", overrides)
 
 
-def test_a_budget_is_filled_and_not_exceeded(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, found = run_json(capsys, "init", "trial", "--budget", "300")
+def test_a_budget_is_filled_and_not_exceeded(folder: Path) -> None:
+    code, found = run_json("init", "trial", "--budget", "300")
     assert code == Exit.GOOD
     assert found.keys() == {"file", "hourly_usd", "cost", "nodes", "zone", "offered_in", "quotas", "warnings"}
     assert found["warnings"] == []
@@ -107,10 +107,10 @@ def test_a_budget_is_filled_and_not_exceeded(folder: Path, capsys: pytest.Captur
     )
 )
 def test_nothing_is_written_where_something_is_wrong(
-    name: str, options: tuple[str, ...], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    name: str, options: tuple[str, ...], said: str, folder: Path
 ) -> None:
     (folder / "Pulumi.taken.yaml").write_text("config: {}\n")
-    code, _, err = run(capsys, "init", *filter(None, [name]), *options)
+    code, _, err = run("init", *filter(None, [name]), *options)
     assert code == Exit.BAD_INPUT
     assert said in err
     assert "hyperpod:" not in err
@@ -124,24 +124,22 @@ def test_nothing_is_written_where_something_is_wrong(
         ("--region", "eu-central-1"),
     )
 )
-def test_a_budget_without_a_price_is_refused_and_nothing_is_written(
-    option: str, value: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, err = run(capsys, "init", "trial", "--budget", "300", option, value)
+def test_a_budget_without_a_price_is_refused_and_nothing_is_written(option: str, value: str, folder: Path) -> None:
+    code, _, err = run("init", "trial", "--budget", "300", option, value)
     assert code == Exit.CANNOT_KNOW
     assert "it is unknown how many nodes cost $300.00 an hour" in err
     assert "unknown" in err
     assert [path.name for path in folder.iterdir()] == ["Pulumi.yaml"]
 
 
-def test_a_new_stack_without_a_price_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "init", "trial", "--instance-type", "ml.g7e.48xlarge")
+def test_a_new_stack_without_a_price_says_so(folder: Path) -> None:
+    code, out, _ = run("init", "trial", "--instance-type", "ml.g7e.48xlarge")
     assert code == Exit.GOOD
     first = out.splitlines()[0]
     assert "price of 2 x ml.g7e.48xlarge unknown; about $" in first
     assert "Warning: HyperPod's price of 2 x ml.g7e.48xlarge is unknown" in out
     (folder / "Pulumi.trial.yaml").unlink()
-    _, found = run_json(capsys, "init", "trial", "--instance-type", "ml.g5.xlarge")
+    _, found = run_json("init", "trial", "--instance-type", "ml.g5.xlarge")
     assert found["hourly_usd"] is None
     assert any("has no EFA" in warning for warning in found["warnings"])
 
@@ -158,14 +156,12 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 _DOWN, _RUBOUT = "\x1b[B", "\x7f"
 
 
-def test_somebody_at_a_terminal_picks_and_no_wrong_answer_is_taken(
-    folder: Path, typed: Callable[[str], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_somebody_at_a_terminal_picks_and_no_wrong_answer_is_taken(folder: Path, typed: Callable[[str], None]) -> None:
     (folder / "Pulumi.taken.yaml").touch()
     name = f"Bad\r{_RUBOUT * 3}taken\r{_RUBOUT * 5}trial\r"
     count = "".join(f"{wrong}\r{_RUBOUT * len(wrong)}" for wrong in ("two", "2.5", "0")) + "4\r"
     typed(f"{name}{_DOWN}\rus-east-1\rtrn1.\r{_DOWN}\r{count}")
-    code, out, _ = run(capsys, "init")
+    code, out, _ = run("init")
     assert code == Exit.GOOD
     assert "4 x ml.trn1.32xlarge in us-east-1 (use1-az2)" in out
     assert "could not be asked: no credentials" in out
@@ -175,12 +171,10 @@ def test_somebody_at_a_terminal_picks_and_no_wrong_answer_is_taken(
     assert (written["hyperpod:orchestrator"], written["hyperpod:accelerator"]) == ("eks", "trainium")
 
 
-def test_a_type_that_the_list_lacks_is_asked_for_by_name(
-    folder: Path, typed: Callable[[str], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_type_that_the_list_lacks_is_asked_for_by_name(folder: Path, typed: Callable[[str], None]) -> None:
     typed(f"another\rp5.48large\r{_RUBOUT * 10}p9.48xlarge\r")
     rest = ("--orchestrator", "slurm", "--region", "us-west-2", "--zone", "usw2-az2", "--nodes", "2")
-    code, out, _ = run(capsys, "init", "trial", *rest)
+    code, out, _ = run("init", "trial", *rest)
     assert (code, "2 x ml.p9.48xlarge" in out) == (Exit.GOOD, True)
 
 
@@ -194,40 +188,38 @@ def test_the_list_of_types_has_what_decides_between_them() -> None:
     assert max(map(len, titles.values())) <= 77
 
 
-def test_without_a_terminal_nobody_is_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, found = run_json(capsys, "init", "trial")
+def test_without_a_terminal_nobody_is_asked(folder: Path) -> None:
+    _, found = run_json("init", "trial")
     assert (found["nodes"], found["zone"]) == (2, "usw2-az1")
 
 
-def test_a_type_is_known_by_ec2s_name_too_and_tells_the_accelerator(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = run(capsys, "init", "trial", "--instance-type", "trn1.32xlarge", "--dry-run")
+def test_a_type_is_known_by_ec2s_name_too_and_tells_the_accelerator(folder: Path) -> None:
+    code, out, err = run("init", "trial", "--instance-type", "trn1.32xlarge", "--dry-run")
     assert code == Exit.GOOD
     found = load(out)["config"]
     assert found["hyperpod:accelerator"] == "trainium"
     assert found["hyperpod:workers"][0]["instanceType"] == "ml.trn1.32xlarge"
     assert "Not written: Pulumi.trial.yaml, 2 x ml.trn1.32xlarge" in err
-    _, document = run_json(capsys, "init", "trial", "--instance-type", "trn1.32xlarge", "--dry-run")
+    _, document = run_json("init", "trial", "--instance-type", "trn1.32xlarge", "--dry-run")
     assert document["text"] == out
     assert [path.name for path in folder.iterdir()] == ["Pulumi.yaml"]
 
 
 def test_a_folder_that_cannot_be_written_to_is_told_before_any_question(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("operations.commands.init.os.access", lambda *_: False)
     monkeypatch.setattr("operations.commands.init._ask", None)
-    code, _, err = run(capsys, "init", "trial")
+    code, _, err = run("init", "trial")
     assert (code, "cannot be written to\nNext: --dry-run prints the file" in err) == (Exit.FAILED, True)
 
 
 @each({"Ctrl-C": "\x03", "Ctrl-D": "\x04", "Ctrl-D after a word": "tri\x04", "at a list": "trial\r\x04"})
 def test_a_question_that_is_not_answered_ends_the_verb_and_writes_nothing(
-    keys: str, folder: Path, typed: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+    keys: str, folder: Path, typed: Callable[[str], None]
 ) -> None:
     typed(keys)
-    code, out, err = run(capsys, "init")
+    code, out, err = run("init")
     assert (code, out, err.splitlines()) == (Exit.CANCELLED, "", ["Cancelled."])
     assert [path.name for path in folder.iterdir()] == ["Pulumi.yaml"]
 
@@ -243,54 +235,52 @@ def test_the_zones_that_offer_an_instance_type_are_asked_for_and_taken(aws: Stub
 
 
 def test_stacks_are_listed_with_their_price_and_a_broken_one_with_its_problem(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(ROOT / "Pulumi.dev.yaml", folder)
     (folder / "Pulumi.bad.yaml").write_text("config:\n  hyperpod:size: huge\n")
     monkeypatch.setattr(target, "ROOT", folder)
     monkeypatch.setattr(target.load, "__defaults__", (None, folder))
-    _, found = run_json(capsys, "list")
+    _, found = run_json("list")
     assert [one["stack"] for one in found] == ["bad", "dev"]
     assert found[0]["problem"] == "2 problems: hyperpod cost bad"
     assert found[1]["estimated_hourly_usd"] == found[1]["hourly_usd"]
     assert (found[1]["workers"], round(found[1]["hourly_usd"], 2)) == ("2 x ml.g5.16xlarge", 11.37)
-    assert "11.37" in run(capsys, "list")[1]
+    assert "11.37" in run("list")[1]
 
 
-def test_a_failure_is_explained_by_the_code_that_its_message_ends_with(capsys: pytest.CaptureFixture[str]) -> None:
-    _, _, err = run(capsys, "cost", "nope")
+def test_a_failure_is_explained_by_the_code_that_its_message_ends_with() -> None:
+    _, _, err = run("cost", "nope")
     code = err.split("hyperpod explain ")[1].split(",")[0]
-    ended, out, _ = run(capsys, "explain", code.lower())
+    ended, out, _ = run("explain", code.lower())
     assert (ended, out.splitlines()[0]) == (Exit.GOOD, f"{code}: {advice.named('input').title}")
-    _, found = run_json(capsys, "explain", "HP016")
+    _, found = run_json("explain", "HP016")
     assert found["name"] == "quota"
-    assert "Next: hyperpod quotas STACK" in run(capsys, "explain", "HP016")[1]
+    assert "Next: hyperpod quotas STACK" in run("explain", "HP016")[1]
 
 
-def test_a_key_is_explained_with_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(capsys, "explain", "hyperpod:fsx.storageGiB")
+def test_a_key_is_explained_with_its_parts() -> None:
+    _, out, _ = run("explain", "hyperpod:fsx.storageGiB")
     assert "Capacity in GiB" in out
     assert "A change in a deployed stack: grows in place" in out
-    _, out, _ = run(capsys, "explain", "workers")
+    _, out, _ = run("explain", "workers")
     assert "workers.instanceType" in out
     # A meaning that begins with a value is not cut there.
     assert "the group has `count` nodes" in out
-    assert run(capsys, "explain", "workers[1].count")[0] == Exit.GOOD
-    code, _, err = run(capsys, "explain", "storageGib")
+    assert run("explain", "workers[1].count")[0] == Exit.GOOD
+    code, _, err = run("explain", "storageGib")
     assert (code, "did you mean fsx.storageGiB?" in err) == (Exit.BAD_INPUT, True)
 
 
-def test_every_key_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    _, found = run_json(capsys, "explain")
+def test_every_key_is_listed() -> None:
+    _, found = run_json("explain")
     schema = load((ROOT / "Pulumi.yaml").read_text())["config"]
     assert [one["path"] for one in found] == [one.path for one in keys(schema)]
     assert {one["path"] for one in found} == schema.keys()
 
 
-def test_the_schema_for_editors_takes_every_ready_stack_and_refuses_what_is_wrong(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    schema = json.loads(run(capsys, "explain", "--schema")[1])
+def test_the_schema_for_editors_takes_every_ready_stack_and_refuses_what_is_wrong() -> None:
+    schema = json.loads(run("explain", "--schema")[1])
     # One that has looked at the schema, which takes longer than all documents.
     editor = jsonschema.validators.validator_for(schema)(schema)
     for stack in READY_STACKS:

@@ -11,7 +11,6 @@ import pytest
 from hyperpod_commands import nccl_test, nccom_test
 
 from operations import records
-from operations.aws import Aws
 from operations.cluster import benchmark, sessions
 from operations.cluster.sessions import Remote
 from operations.failures import Exit, Failure
@@ -28,7 +27,6 @@ from tests.operations.aws import (
     with_session,
 )
 
-On = Callable[[Aws], None]
 HEAD = """\
 # nThread 1 nGpus 1 minBytes 8 maxBytes 17179869184 step: 2(factor) warmup iters: 5 iters: 100 validation: 1
 #
@@ -73,11 +71,9 @@ def test_the_threshold_is_the_wire_rate_of_the_devices_used(large: float, passed
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("dev", "1 rank each"), ("slurm-gpu", "8 ranks each")])
-def test_a_result_says_how_many_ranks_a_node_had(
-    name: str, ranks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_result_says_how_many_ranks_a_node_had(name: str, ranks: str, tmp_path: Path) -> None:
     (tmp_path / "log").write_text("")
-    assert f", {ranks}, " in run(capsys, "benchmark", name, "--from", str(tmp_path / "log"))[1].splitlines()[0]
+    assert f", {ranks}, " in run("benchmark", name, "--from", str(tmp_path / "log"))[1].splitlines()[0]
 
 
 @pytest.mark.parametrize(("large", "passed"), [(50.0, True), (20.0, False)])
@@ -100,7 +96,7 @@ def _on_the_nodes(passed: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("passed", [True, False])
 def test_slurm_runs_the_nodes_own_command_and_keeps_history_and_picture(
-    passed: bool, aws: StubbedAws, on: On, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    passed: bool, aws: StubbedAws, plugin: Path, tmp_path: Path
 ) -> None:
     document = json.dumps(_on_the_nodes(passed), indent=2)
     command(
@@ -108,10 +104,9 @@ def test_slurm_runs_the_nodes_own_command_and_keeps_history_and_picture(
     )
     with_nodes(aws)
     with_session(aws)
-    on(aws)
     picture = tmp_path / "bandwidth.png"
     words = ("benchmark", "dev", "--collective", "all_gather", "--nodes", "2", "--picture", str(picture))
-    code, (found,) = run_json(capsys, *words)
+    code, (found,) = run_json(*words)
     assert code == (Exit.GOOD if passed else Exit.FAILED)
     assert (found["peak"], found["threshold"], found["transport"]) == (3.0, 2.2, "tcp")
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -127,49 +122,40 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_several_collectives_are_run_one_after_the_other(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_collectives_are_run_one_after_the_other(aws: StubbedAws, plugin: Path) -> None:
     good, bad = json.dumps(_on_the_nodes(True), indent=2), json.dumps(_on_the_nodes(False), indent=2)
     command(plugin, "run-nccl-test", f"[ $3 = all_gather ] && echo '{good}' || echo '{bad}'")
     with_nodes(aws)
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": list(NODES)})
     for _ in range(2):
         with_session(aws)
-    on(aws)
     several = ("--collective", "all_gather", "--collective", "broadcast")
-    code, found = run_json(capsys, "benchmark", "dev", *several)
+    code, found = run_json("benchmark", "dev", *several)
     assert code == Exit.FAILED
     assert [one["passed"] for one in found] == [True, False]
     # A name that is wrong is refused before the first test runs.
-    code, _, err = run(capsys, "benchmark", "dev", "--collective", "all_reduce", "--collective", "all_gater")
+    code, _, err = run("benchmark", "dev", "--collective", "all_reduce", "--collective", "all_gater")
     assert code == Exit.BAD_INPUT
     assert "all_gater" in err
-    assert run(capsys, "benchmark", "dev", *several, "--picture", "x.png")[0] == Exit.BAD_INPUT
+    assert run("benchmark", "dev", *several, "--picture", "x.png")[0] == Exit.BAD_INPUT
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_last_good_result_is_compared_with(
-    aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    on(aws)
+def test_the_last_good_result_is_compared_with(aws: StubbedAws, tmp_path: Path) -> None:
     log = tmp_path / "launcher.log"
     for large in (450.0, 20.0, 400.0):
         log.write_text(nccl(large))
-        code, out, _ = run(capsys, "benchmark", "slurm-gpu", "--from", str(log))
+        code, out, _ = run("benchmark", "slurm-gpu", "--from", str(log))
     assert code == Exit.GOOD
     assert "the last passing run had a peak of 450.00 GB/s" in out
     assert out.rstrip().endswith("PASS")
 
 
-def test_trouble_on_the_cluster_is_said_in_its_own_words(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trouble_on_the_cluster_is_said_in_its_own_words(aws: StubbedAws, plugin: Path) -> None:
     command(plugin, "run-nccl-test", "echo 'run-nccl-test: 1 of 2 workers answered: ip-10-1-1-1' >&2; exit 2")
     with_nodes(aws)
     with_session(aws)
-    on(aws)
-    code, _, err = run(capsys, "benchmark", "dev")
+    code, _, err = run("benchmark", "dev")
     assert code == Exit.FAILED
     assert "1 of 2 workers answered" in err
 
@@ -184,11 +170,8 @@ def test_trouble_on_the_cluster_is_said_in_its_own_words(
         (("dev", "--from", "/nowhere/at-all"), "No such file"),
     ],
 )
-def test_what_cannot_be_measured_is_bad_input(
-    words: tuple[str, ...], said: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
-    on(aws)
-    code, _, err = run(capsys, "benchmark", *words)
+def test_what_cannot_be_measured_is_bad_input(words: tuple[str, ...], said: str, aws: StubbedAws) -> None:
+    code, _, err = run("benchmark", *words)
     assert code == Exit.BAD_INPUT
     assert said in err
 
@@ -226,8 +209,7 @@ def test_workers_alone_are_counted(aws: StubbedAws) -> None:
         benchmark.run(stack(aws), "all_reduce", 1, timeout=1)
 
 
-def test_only_a_good_result_of_as_many_nodes_is_compared_with(aws: StubbedAws, on: On) -> None:
-    on(aws)
+def test_only_a_good_result_of_as_many_nodes_is_compared_with(aws: StubbedAws) -> None:
     target = stack(aws, "slurm-gpu")
     result = benchmark.rate_text(target, nccl(), "all_reduce")
     for nodes, peak in ((2, 450.0), (8, 900.0)):

@@ -158,7 +158,7 @@ def test_the_program_refuses_what_pulumi_decrypted_for_it() -> None:
     assert CANARY not in done.stdout + done.stderr
 
 
-def test_a_problem_of_a_verb_does_not_print_one(planted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "node", "list", "dev")
+def test_a_problem_of_a_verb_does_not_print_one(planted: list[str]) -> None:
+    code, out, err = run("node", "list", "dev")
     assert code != Exit.GOOD
     assert CANARY not in out + err

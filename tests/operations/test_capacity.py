@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from components.catalogue.accelerators import lookup
-from operations.aws import Aws
 from operations.failures import Exit
 from operations.spending import capacity
 from tests.operations.aws import StubbedAws, run, run_json, stack
 
-On = Callable[[Aws], None]
 H100 = "ml.p5.48xlarge"
 ZONES = [{"ZoneName": "us-west-2b", "ZoneId": "usw2-az2"}, {"ZoneName": "us-west-2c", "ZoneId": "usw2-az3"}]
 
@@ -37,9 +32,7 @@ def plan(zone: str, nodes: int = 2, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def account(
-    aws: StubbedAws, on: On, *, name: str = H100, on_demand: float = 2, spot: float = 0, here: bool = True
-) -> None:
+def account(aws: StubbedAws, *, name: str = H100, on_demand: float = 2, spot: float = 0, here: bool = True) -> None:
     """An account with these quotas, in which EC2 offers the type in usw2-az2, or only in usw2-az3."""
     aws.answer("ec2", "describe_availability_zones", {"AvailabilityZones": ZONES})
     limits = {f"{name} for cluster usage": on_demand, f"{name} for cluster spot instance usage": spot}
@@ -48,18 +41,15 @@ def account(
     aws.answer("sagemaker", "list_clusters", {"ClusterSummaries": []})
     zone = "usw2-az2" if here else "usw2-az3"
     aws.answer("ec2", "describe_instance_type_offerings", {"InstanceTypeOfferings": [{"Location": zone}]})
-    on(aws)
 
 
-def test_nodes_come_on_demand_or_by_a_plan_of_the_stacks_zone(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
-    account(aws, on)
+def test_nodes_come_on_demand_or_by_a_plan_of_the_stacks_zone(aws: StubbedAws) -> None:
+    account(aws)
     asked = {"InstanceType": H100, "InstanceCount": 2, "DurationHours": 336, "TargetResources": ["hyperpod-cluster"]}
     answer = {"TrainingPlanOfferings": [plan("us-west-2b"), plan("us-west-2c")]}
     after = {"StartTimeAfter": datetime(2027, 1, 9)}
     aws.answer("sagemaker", "search_training_plan_offerings", answer, **asked, **after)
-    code, found = run_json(capsys, "capacity", "slurm-gpu", "--days", "14", "--after", "2027-01-09")
+    code, found = run_json("capacity", "slurm-gpu", "--days", "14", "--after", "2027-01-09")
     on_demand, spot, here, elsewhere = found
     assert code == Exit.GOOD
     assert (on_demand["purchase"], on_demand["fits"], on_demand["nodes"]) == ("on-demand", True, 2)
@@ -74,30 +64,26 @@ def test_nodes_come_on_demand_or_by_a_plan_of_the_stacks_zone(
     aws.assert_all_asked()
 
 
-def test_a_table_names_what_speaks_against_each_offer(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
-    account(aws, on, on_demand=0, here=False)
+def test_a_table_names_what_speaks_against_each_offer(aws: StubbedAws) -> None:
+    account(aws, on_demand=0, here=False)
     aws.answer("sagemaker", "search_training_plan_offerings", {"TrainingPlanOfferings": [plan("us-west-2c")]})
-    code, out, _ = run(capsys, "capacity", "slurm-gpu")
+    code, out, _ = run("capacity", "slurm-gpu")
     assert code == Exit.FAILED
     assert "EC2 does not offer it in usw2-az2; the quota leaves 0" in out
     assert "$10,500 in advance" in out
     assert "aws sagemaker create-training-plan --region us-west-2" in out
 
 
-def test_what_cannot_be_asked_is_neither_fit_nor_unfit(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
-    account(aws, on, on_demand=0)
+def test_what_cannot_be_asked_is_neither_fit_nor_unfit(aws: StubbedAws) -> None:
+    account(aws, on_demand=0)
     aws.refuse("sagemaker", "search_training_plan_offerings", "AccessDeniedException")
-    code, found = run_json(capsys, "capacity", "slurm-gpu")
+    code, found = run_json("capacity", "slurm-gpu")
     assert code == Exit.CANNOT_KNOW
     assert (found[-1]["fits"], found[-1]["why"]) == (None, "permission denied: SearchTrainingPlanOfferings")
 
 
-def test_more_nodes_than_any_plan_has_are_asked_for_in_the_largest(aws: StubbedAws, on: On) -> None:
-    account(aws, on, on_demand=100)
+def test_more_nodes_than_any_plan_has_are_asked_for_in_the_largest(aws: StubbedAws) -> None:
+    account(aws, on_demand=100)
     answer = {"TrainingPlanOfferings": [plan("us-west-2b", 64)]}
     aws.answer("sagemaker", "search_training_plan_offerings", answer, InstanceCount=64)
     workers = f'hyperpod:workers=[{{"name":"workers","instanceType":"{H100}","count":100}}]'
@@ -105,16 +91,16 @@ def test_more_nodes_than_any_plan_has_are_asked_for_in_the_largest(aws: StubbedA
     assert (found.fits, found.why) == (False, "a plan has at most 64")
 
 
-def test_types_without_plans_are_not_searched_for(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
-    account(aws, on, name=stack(aws, "dev").config.training_groups[0].type.name)
-    code, found = run_json(capsys, "capacity", "dev")
+def test_types_without_plans_are_not_searched_for(aws: StubbedAws) -> None:
+    account(aws, name=stack(aws, "dev").config.training_groups[0].type.name)
+    code, found = run_json("capacity", "dev")
     assert (code, {one["purchase"] for one in found}) == (Exit.GOOD, {"on-demand", "spot"})
     aws.assert_all_asked()
 
 
-def test_a_plan_of_the_stack_is_offered_what_extends_it(aws: StubbedAws, on: On) -> None:
+def test_a_plan_of_the_stack_is_offered_what_extends_it(aws: StubbedAws) -> None:
     """Developer Guide, "Search for extension offerings"."""
-    account(aws, on)
+    account(aws)
     aws.answer("sagemaker", "search_training_plan_offerings", {"TrainingPlanOfferings": []}, InstanceType=H100)
     longer = {
         "TrainingPlanExtensionOfferingId": "tpeo-1",

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from operations.aws import Aws
 from operations.cluster import changes, nodes, sessions
 from operations.cluster.node import Node
 from operations.failures import Exit, Failure
@@ -32,7 +31,6 @@ from tests.operations.aws import (
 from tests.operations.small import Planning
 from tests.operations.test_nodes import with_nodes_of_eks
 
-On = Callable[[Aws], None]
 # What ends a name is in the question, as squeue does it (its opts.c: a type, a colon, and a suffix).
 SQUEUE = (
     'end=$(grep -o ",Name:[^ ]*" <<< "$*"); end=${end#,Name:}; echo "7|ann|1|llama$end"; echo "8|ben|0|notebook$end"'
@@ -46,9 +44,7 @@ def on_controller(plugin: Path, squeue: str, known: str = "ip-10-1-1-1 ip-10-1-1
 
 
 @pytest.mark.parametrize("verb", ["replace", "reboot"])
-def test_the_jobs_on_a_node_are_named_before_it_goes(
-    verb: str, aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_jobs_on_a_node_are_named_before_it_goes(verb: str, aws: StubbedAws, plugin: Path) -> None:
     on_controller(plugin, SQUEUE)
     with_nodes(aws)
     with_session(aws)
@@ -56,8 +52,7 @@ def test_the_jobs_on_a_node_are_named_before_it_goes(
     aws.answer(
         "sagemaker", operation, {"Successful": ["i-workers2"]}, NodeIds=["i-workers2"], ClusterName="hyperpod-dev"
     )
-    on(aws)
-    code, out, err = run(capsys, "node", verb, "dev", "i-workers2", "--yes")
+    code, out, err = run("node", verb, "dev", "i-workers2", "--yes")
     assert code == Exit.GOOD
     assert "7  llama  ann: returns to the queue" in err
     assert "8  notebook  ben: is lost" in err
@@ -67,31 +62,27 @@ def test_the_jobs_on_a_node_are_named_before_it_goes(
 
 
 @pytest.mark.parametrize("verb", ["replace", "reboot"])
-def test_a_node_without_an_instance_is_named_by_its_logical_id(
-    verb: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_without_an_instance_is_named_by_its_logical_id(verb: str, aws: StubbedAws) -> None:
     with_nodes(aws, *NODES, TO_COME)
     answer = {"SuccessfulNodeLogicalIds": [LOGICAL]}
     aws.answer("sagemaker", f"batch_{verb}_cluster_nodes", answer, NodeLogicalIds=[LOGICAL], NodeIds=None)
     with_nodes(aws, *NODES, TO_COME)
     failed = {"NodeLogicalId": LOGICAL, "ErrorCode": "InvalidInstanceStatus", "Message": "it is being made"}
     aws.answer("sagemaker", f"batch_{verb}_cluster_nodes", {"FailedNodeLogicalIds": [failed]})
-    on(aws)
-    code, found = run_json(capsys, "node", verb, "dev", LOGICAL, "--yes")
+    code, found = run_json("node", verb, "dev", LOGICAL, "--yes")
     assert (code, found["accepted"], found["jobs"]) == (Exit.GOOD, [LOGICAL], [])
-    code, _, err = run(capsys, "node", verb, "dev", LOGICAL, "--yes")
+    code, _, err = run("node", verb, "dev", LOGICAL, "--yes")
     assert code == Exit.FAILED
     assert f"{LOGICAL}: InvalidInstanceStatus: it is being made" in err
 
 
-def test_the_jobs_are_listed_though_slurm_does_not_know_each_node(aws: StubbedAws, on: On, plugin: Path) -> None:
+def test_the_jobs_are_listed_though_slurm_does_not_know_each_node(aws: StubbedAws, plugin: Path) -> None:
     # squeue's opts.c ends with "Invalid node name" for one that is not in slurm.conf, and lists nothing.
     unknown = 'echo "squeue: error: Invalid node name" >&2; exit 1'
     squeue = f"[[ ${{*: -1}} == --nodelist=ip-10-1-1-1 ]] || {{ {unknown}; }}; {SQUEUE}"
     on_controller(plugin, squeue, "ip-10-1-1-1 ip-10-1-1-1 ip-10-1-1-12")
     with_nodes(aws)
     with_session(aws)
-    on(aws)
     target = stack(aws)
     found = nodes.list_nodes(target)
     workers = [node for node in found if node.role == "worker"]
@@ -99,15 +90,12 @@ def test_the_jobs_are_listed_though_slurm_does_not_know_each_node(aws: StubbedAw
     assert (plan.unknown, [job.id for job in plan.jobs]) == ("", ["7", "8"])
 
 
-def test_without_a_yes_nothing_happens(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_yes_nothing_happens(aws: StubbedAws, plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     on_controller(plugin, SQUEUE)
     with_nodes(aws)
     with_session(aws)
-    on(aws)
-    code, _, err = run(capsys, "node", "replace", "dev", "workers-2")
+    code, _, err = run("node", "replace", "dev", "workers-2")
     assert code == Exit.BAD_INPUT
     assert "--yes" in err
     assert "Replace workers-2 (i-workers2, ip-10-1-1-2, 10.1.1.2)?" in err
@@ -118,63 +106,48 @@ def test_without_a_yes_nothing_happens(
 # name", which is made of its address.
 @pytest.mark.parametrize("name", ["workers-1", "ip-10-1-1-1", "10.1.1.1"])
 @pytest.mark.parametrize("verb", ["replace", "reboot"])
-def test_a_name_that_a_replacement_gets_too_needs_a_person_to_look(
-    verb: str, name: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_that_a_replacement_gets_too_needs_a_person_to_look(verb: str, name: str, aws: StubbedAws) -> None:
     with_nodes(aws)
-    on(aws)
-    code, _, err = run(capsys, "node", verb, "dev", name, "--yes")
+    code, _, err = run("node", verb, "dev", name, "--yes")
     assert code == Exit.BAD_INPUT
     assert f"{name} may name another instance after a replacement" in err
     assert "with --yes, give i-workers1" in err
     aws.assert_all_asked()
 
 
-def test_a_refused_node_is_a_failure_with_sagemakers_reason(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_node_is_a_failure_with_sagemakers_reason(aws: StubbedAws, plugin: Path) -> None:
     on_controller(plugin, "true")
     with_nodes(aws)
     with_session(aws)
     failed = {"NodeId": "i-workers1", "ErrorCode": "InvalidInstanceStatus", "Message": "it is being replaced"}
     aws.answer("sagemaker", "batch_replace_cluster_nodes", {"Failed": [failed]})
-    on(aws)
-    code, _, err = run(capsys, "node", "replace", "dev", "i-workers1", "-y")
+    code, _, err = run("node", "replace", "dev", "i-workers1", "-y")
     assert code == Exit.FAILED
     assert "workers-1: InvalidInstanceStatus: it is being replaced" in err
 
 
-def test_the_slurm_controller_is_not_replaced_and_nobody_is_asked(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_slurm_controller_is_not_replaced_and_nobody_is_asked(aws: StubbedAws) -> None:
     with_nodes(aws)
-    on(aws)
-    code, _, err = run(capsys, "node", "replace", "dev", "i-controller1", "-y")
+    code, _, err = run("node", "replace", "dev", "i-controller1", "-y")
     assert code == Exit.BAD_INPUT
     assert "controller-1 is the Slurm controller, which SageMaker does not replace" in err
     assert "hyperpod node reboot" in err
     aws.assert_all_asked()
 
 
-def test_a_groups_name_is_not_taken_for_its_first_node_here(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_groups_name_is_not_taken_for_its_first_node_here(aws: StubbedAws) -> None:
     with_nodes(aws)
-    on(aws)
-    code, _, err = run(capsys, "node", "replace", "dev", "workers", "-y")
+    code, _, err = run("node", "replace", "dev", "workers", "-y")
     assert code == Exit.BAD_INPUT
     assert 'no node "workers"' in err
 
 
-def test_a_node_can_be_replaced_while_slurm_cannot_be_asked(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_can_be_replaced_while_slurm_cannot_be_asked(aws: StubbedAws, plugin: Path) -> None:
     on_controller(plugin, "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     with_nodes(aws)
     with_session(aws)
     aws.answer("sagemaker", "batch_replace_cluster_nodes", {"Successful": ["i-workers1"]})
-    on(aws)
-    code, document = run_json(capsys, "node", "replace", "dev", "i-workers1", "-y")
+    code, document = run_json("node", "replace", "dev", "i-workers1", "-y")
     assert code == Exit.GOOD
     assert "Unable to contact slurm controller" in document["unknown"]
 
@@ -224,20 +197,14 @@ def test_the_scheduler_is_asked_for_the_jobs_of_workers_and_for_all_of_a_control
 
 @pytest.mark.parametrize(("count", "said"), [("1", True), ("3", False)])
 def test_the_jobs_that_fewer_nodes_may_end_are_named_first(
-    count: str,
-    said: bool,
-    aws: StubbedAws,
-    on: On,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    count: str, said: bool, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_slurm(monkeypatch, "7|ann|1|llama")
     engine = Planning()
     monkeypatch.setattr("operations.commands.changes.open_engine", lambda *_, **__: nullcontext((engine, None)))
     if said:
         with_nodes(aws)
-    on(aws)
-    code, _, err = run(capsys, "scale", "dev", "workers", count, "--yes")
+    code, _, err = run("scale", "dev", "workers", count, "--yes")
     assert code == Exit.GOOD
     assert ("1 jobs may be affected: AWS chooses the nodes" in err) is said
     assert engine.did == [f"configure {{'hyperpod:workers[0].count': '{count}'}}", "preview", "up"]
@@ -247,33 +214,23 @@ def test_the_jobs_that_fewer_nodes_may_end_are_named_first(
     ("count", "jobs", "done"), [("1", ["7|ann|1|llama"], False), ("1", [], True), ("3", ["7|ann|1|llama"], True)]
 )
 def test_a_timer_removes_no_node_while_a_job_runs(
-    count: str,
-    jobs: list[str],
-    done: bool,
-    aws: StubbedAws,
-    on: On,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    count: str, jobs: list[str], done: bool, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_slurm(monkeypatch, *jobs)
     engine = Planning()
     monkeypatch.setattr("operations.commands.changes.open_engine", lambda *_, **__: nullcontext((engine, None)))
     with_nodes(aws)
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": NODES})
-    on(aws)
-    code, _, err = run(capsys, "scale", "dev", "workers", count, "--if-idle", "--yes")
+    code, _, err = run("scale", "dev", "workers", count, "--if-idle", "--yes")
     assert (code, bool(engine.did)) == ((Exit.GOOD, True) if done else (Exit.FAILED, False))
     assert ("nothing was changed: 1 jobs run there" in err) is not done
 
 
-def test_no_node_gets_new_software_without_a_yes(
-    aws: StubbedAws, on: On, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_node_gets_new_software_without_a_yes(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     on_slurm(monkeypatch)
     with_nodes(aws)
-    on(aws)
-    code, _, err = run(capsys, "node", "update-software", "dev")
+    code, _, err = run("node", "update-software", "dev")
     assert code == Exit.BAD_INPUT
     assert "Update the software of 3 nodes?" in err
     aws.assert_all_asked()
@@ -300,16 +257,15 @@ def test_the_queue_goes_with_the_root_volume_of_a_controller_that_gets_new_softw
         assert jobs == ["returns to the queue"]
 
 
-def test_so_many_nodes_at_a_time_is_for_eks(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+def test_so_many_nodes_at_a_time_is_for_eks(aws: StubbedAws) -> None:
     """Developer Guide, "Update your AMI version in your SageMaker HyperPod cluster": batches only with EKS."""
-    on(aws)
-    code, _, err = run(capsys, "node", "update-software", "dev", "--group", "workers", "--batch", "2", "--yes")
+    code, _, err = run("node", "update-software", "dev", "--group", "workers", "--batch", "2", "--yes")
     assert code == Exit.BAD_INPUT
     assert "all nodes of a Slurm group at once" in err
 
 
 def test_software_is_updated_group_by_group_and_so_many_nodes_at_a_time(
-    aws: StubbedAws, on: On, kubernetes: Callable[..., FakeKubernetes], capsys: pytest.CaptureFixture[str]
+    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
 ) -> None:
     kubernetes(pods=[])
     with_nodes_of_eks(aws)
@@ -321,12 +277,9 @@ def test_software_is_updated_group_by_group_and_so_many_nodes_at_a_time(
         InstanceGroups=[{"InstanceGroupName": "workers"}],
         DeploymentConfig={"RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}}},
     )
-    on(aws)
-    code, document = run_json(
-        capsys, "node", "update-software", "eks-gpu", "--group", "workers", "--batch", "1", "--yes"
-    )
+    code, document = run_json("node", "update-software", "eks-gpu", "--group", "workers", "--batch", "1", "--yes")
     assert (code, document["cluster"]) == (Exit.GOOD, arn)
-    code, _, err = run(capsys, "node", "update-software", "dev", "--group", "wrokers")
+    code, _, err = run("node", "update-software", "dev", "--group", "wrokers")
     assert code == Exit.BAD_INPUT, "the name is checked before anything is asked"
     assert "groups here: controller, workers" in err
 

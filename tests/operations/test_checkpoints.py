@@ -27,14 +27,14 @@ def test_a_checkpoint_that_takes_longer_than_two_failures_is_saved_between_any_t
     assert optimum(100.0, 50.0) == 50.0
 
 
-def asked(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    code, found = run_json(capsys, "job", "checkpoints", *words)
+def asked(*words: str) -> Any:
+    code, found = run_json("job", "checkpoints", *words)
     assert code == Exit.GOOD
     return found
 
 
-def test_size_seconds_failures_and_dollars_add_up(capsys: pytest.CaptureFixture[str]) -> None:
-    found = asked(capsys, "slurm-gpu", "--parameters", "70B", "-c", "hyperpod:size=large")
+def test_size_seconds_failures_and_dollars_add_up() -> None:
+    found = asked("slurm-gpu", "--parameters", "70B", "-c", "hyperpod:size=large")
     assert (found["bytes"], found["nodes"], found["accelerators"]) == (980e9, 32, 256)
     assert found["failures_a_day"] == pytest.approx(419 / 54 / 64)
     s3, fsx = found["tiers"]
@@ -54,37 +54,33 @@ def test_size_seconds_failures_and_dollars_add_up(capsys: pytest.CaptureFixture[
     assert hour["redone_h"] == pytest.approx(found["failures_a_day"] * (3600 + fsx["save_s"]) / 7200)
 
 
-def test_memory_is_the_first_tier_where_the_stack_has_it_and_says_if_it_is_too_small(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    without = asked(capsys, "eks-gpu", "--parameters", "8B")
+def test_memory_is_the_first_tier_where_the_stack_has_it_and_says_if_it_is_too_small() -> None:
+    without = asked("eks-gpu", "--parameters", "8B")
     assert "memory" not in [tier["name"] for tier in without["tiers"]]
     assert any("checkpointMemoryPercent" in note for note in without["notes"])
     on = ("-c", f"hyperpod:charts={json.dumps({'checkpointMemoryPercent': 30})}")
     for parameters, small in (("8B", False), ("70B", True)):
-        found = asked(capsys, "eks-gpu", "--parameters", parameters, *on)
+        found = asked("eks-gpu", "--parameters", parameters, *on)
         assert found["tiers"][0]["name"] == "memory"
         assert any("do not fit into 30 %" in note for note in found["notes"]) is small
 
 
-def test_a_file_system_of_others_is_left_out_and_one_that_is_too_small_is_told_of(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_file_system_of_others_is_left_out_and_one_that_is_too_small_is_told_of() -> None:
     kept = (
         "-c",
         f"hyperpod:network={json.dumps(VPC)}",
         "-c",
         'hyperpod:fsx={"fileSystemId":"fs-0123456789abcdef0"}',
     )
-    found = asked(capsys, "slurm-gpu", "--parameters", "8B", *kept)
+    found = asked("slurm-gpu", "--parameters", "8B", *kept)
     assert [tier["name"] for tier in found["tiers"]] == ["S3"]
     assert any("fs-0123456789abcdef0" in note for note in found["notes"])
-    small = asked(capsys, "slurm-gpu", "--parameters", "405B")
+    small = asked("slurm-gpu", "--parameters", "405B")
     assert any("a checkpoint does not fit" in note for note in small["notes"])
 
 
-def test_a_table_of_80_columns_marks_the_recommended_intervals(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "job", "checkpoints", "slurm-gpu", "--parameters", "70B", "--bytes-per-parameter", "12")
+def test_a_table_of_80_columns_marks_the_recommended_intervals() -> None:
+    code, out, _ = run("job", "checkpoints", "slurm-gpu", "--parameters", "70B", "--bytes-per-parameter", "12")
     assert code == Exit.GOOD
     assert "840 GB (12 bytes a parameter)" in out
     table = [line for line in out.splitlines() if line.startswith(("S3", "/fsx", "tier"))]

@@ -75,22 +75,20 @@ def test_every_verb_is_tried_with_every_trouble() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_has_an_example_and_fits_into_80_columns_and_into_40(
-    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, _ = run(capsys, *verb.split(), "--help")
+def test_help_has_an_example_and_fits_into_80_columns_and_into_40(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, _ = run(*verb.split(), "--help")
     assert code == Exit.GOOD
     assert f"hyperpod {verb}" in out.split("Options:")[0].split("\n", 1)[1]
     assert max(map(len, out.splitlines())) <= 80
     assert "\x08" not in out
     monkeypatch.setenv("COLUMNS", "40")
-    narrow = run(capsys, *verb.split(), "--help")[1].splitlines()
+    narrow = run(*verb.split(), "--help")[1].splitlines()
     # Commands to copy have their length, and so have options with their choices.
     assert [line for line in narrow if len(line) > 40 and not line.startswith(("    ", "  --"))] == []
 
 
-def test_help_lists_every_verb_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "--help")
+def test_help_lists_every_verb_and_the_exit_codes() -> None:
+    code, out, _ = run("--help")
     assert code == Exit.GOOD
     assert all(f"\n  {verb.split()[0]} " in out for verb in VERBS)
     listed = out.split("The first day:\n")[1]
@@ -115,16 +113,11 @@ ERRORS = {
     ("verb", "code"), [*((verb, DENIED) for verb in sorted(ASKING)), *(("status", code) for code in ERRORS)]
 )
 def test_no_error_of_aws_is_a_traceback_and_each_has_its_exit_code(
-    refusing: Callable[..., RefusingAws],
-    verb: str,
-    code: str,
-    on: Callable[[Aws], None],
-    plugin: Path,
-    capsys: pytest.CaptureFixture[str],
+    refusing: Callable[..., RefusingAws], verb: str, code: str, on: Callable[[Aws], None], plugin: Path
 ) -> None:
     on(refusing(code))  # plugin's PATH has no Pulumi CLI
     exit_code, said = ERRORS[code]
-    ended, out, err = run(capsys, *words_of(verb))
+    ended, out, err = run(*words_of(verb))
     # These go on without what cannot be asked, and say that they do not know.
     lenient = verb in ("capacity", "quotas", "errors")
     assert ended == (Exit.CANNOT_KNOW if lenient else exit_code)
@@ -136,23 +129,17 @@ def test_no_error_of_aws_is_a_traceback_and_each_has_its_exit_code(
     "verb", sorted(verb for verb, words in ASKING.items() if words.startswith("dev") and verb not in LENIENT)
 )
 def test_a_missing_cluster_is_bad_input_with_the_next_step(
-    refusing: Callable[..., RefusingAws],
-    verb: str,
-    on: Callable[[Aws], None],
-    plugin: Path,
-    capsys: pytest.CaptureFixture[str],
+    refusing: Callable[..., RefusingAws], verb: str, on: Callable[[Aws], None], plugin: Path
 ) -> None:
     on(refusing("ResourceNotFound"))
-    ended, _, err = run(capsys, *words_of(verb))
+    ended, _, err = run(*words_of(verb))
     assert ended == Exit.BAD_INPUT
     assert "no HyperPod cluster hyperpod-dev in us-west-2" in err
     assert "hyperpod deploy dev" in err
 
 
 @pytest.mark.parametrize("verb", sorted(set(VERBS) - WITHOUT_STACK))
-def test_an_unknown_stack_is_bad_input_and_a_similar_name_is_suggested(
-    verb: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_stack_is_bad_input_and_a_similar_name_is_suggested(verb: str) -> None:
     others = {
         "scale": "workers 3",
         "job print": "nanogpt",
@@ -161,17 +148,15 @@ def test_an_unknown_stack_is_bad_input_and_a_similar_name_is_suggested(
         **ASKING,
     }.get(verb, "dev")
     words = others.replace("eks-gpu ", "").removeprefix("dev").removeprefix("eks-gpu")
-    code, _, err = run(capsys, *verb.split(), "dve", *words.split())
+    code, _, err = run(*verb.split(), "dve", *words.split())
     assert code == Exit.BAD_INPUT
     assert "Pulumi.dve.yaml" in err
     assert "did you mean dev?" in err
 
 
-def test_failures_are_json_too(
-    refusing: Callable[..., RefusingAws], on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failures_are_json_too(refusing: Callable[..., RefusingAws], on: Callable[[Aws], None]) -> None:
     on(refusing("AccessDeniedException"))
-    code, document = run_json(capsys, "node", "list", "dev")
+    code, document = run_json("node", "list", "dev")
     assert code == Exit.CANNOT_KNOW
     assert document["exit_code"] == Exit.CANNOT_KNOW
     assert "permission denied" in document["error"]
@@ -187,24 +172,20 @@ def test_failures_are_json_too(
         (("deploy", "dev", "--config", "x=y"), "--rehearse"),
     ],
 )
-def test_a_command_line_that_cannot_be_is_json_too(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, document = run_json(capsys, *words)
+def test_a_command_line_that_cannot_be_is_json_too(words: tuple[str, ...], said: str) -> None:
+    code, document = run_json(*words)
     assert (code, document["exit_code"]) == (Exit.BAD_INPUT, Exit.BAD_INPUT)
     assert said in document["error"]
 
 
-def test_ctrl_c_and_ctrl_d_at_a_question_are_no_traceback_and_alike(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_and_ctrl_d_at_a_question_are_no_traceback_and_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     for raised in (KeyboardInterrupt, EOFError):
 
         def end(*_: Any, raised: type[BaseException] = raised) -> None:
             raise raised
 
         monkeypatch.setattr("operations.commands.costs.bill", end)
-        found, out, err = run(capsys, "cost", "dev")
+        found, out, err = run("cost", "dev")
         assert (found, out, err.strip()) == (Exit.CANCELLED, "", "Cancelled.")
 
 
@@ -222,10 +203,10 @@ def test_a_python_without_the_packages_names_the_virtual_environment() -> None:
 
 
 def test_json_of_the_remote_command_is_not_ours(
-    refusing: Callable[..., RefusingAws], on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]
+    refusing: Callable[..., RefusingAws], on: Callable[[Aws], None]
 ) -> None:
     on(refusing("AccessDeniedException"))
-    code, out, _ = run(capsys, "node", "exec", "dev", "controller", "--", "squeue", "--json")
+    code, out, _ = run("node", "exec", "dev", "controller", "--", "squeue", "--json")
     assert (code, out) == (Exit.CANNOT_KNOW, "")
 
 
@@ -237,15 +218,15 @@ def test_json_of_the_remote_command_is_not_ours(
     ],
 )
 def test_hints_name_the_stack_so_that_they_can_be_copied(
-    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
         raise Failure("no", "hyperpod errors STACK")
 
     monkeypatch.setattr("operations.target.load", refuse)
-    assert "hyperpod errors dev" in run(capsys, *words)[2]
+    assert "hyperpod errors dev" in run(*words)[2]
     monkeypatch.setenv("HYPERPOD_STACK", "slurm-gpu")
-    assert "hyperpod errors slurm-gpu" in run(capsys, "node", "exec", "controller", "--", "true")[2]
+    assert "hyperpod errors slurm-gpu" in run("node", "exec", "controller", "--", "true")[2]
 
 
 def _environment(**more: str) -> dict[str, str]:
@@ -297,13 +278,11 @@ def test_a_bare_machine_gets_one_clear_message(words: tuple[str, ...], environme
 @pytest.mark.parametrize(
     "words", [("deploy", "dev"), ("preview", "dev"), ("destroy", "dev"), ("scale", "dev", "workers", "3")]
 )
-def test_without_a_cli_no_verb_goes_on(
-    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_cli_no_verb_goes_on(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("HOME", "/nowhere")
     more = () if words[0] == "preview" else ("--yes",)
-    code, out, err = run(capsys, *words, *more)
+    code, out, err = run(*words, *more)
     assert (code, out) == (Exit.CANNOT_KNOW, "")
     assert "--install-cli" in err
 

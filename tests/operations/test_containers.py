@@ -80,18 +80,16 @@ def test_what_else_is_in_the_folder_keeps_its_digest(published: Path, tmp_path: 
     assert container_packages.problems({"containerPackages": str(folder)}) == []
 
 
-def test_the_verb_says_what_was_not_known_and_what_to_configure(
-    published: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb_says_what_was_not_known_and_what_to_configure(published: Path, tmp_path: Path) -> None:
     folder = tmp_path / "packages"
-    code, out, _ = run(capsys, "download", "containers", str(folder), "--from", str(published))
+    code, out, _ = run("download", "containers", str(folder), "--from", str(published))
     assert code == Exit.GOOD
     enroot, caps, pyxis, *commands = out.splitlines()
     assert enroot.endswith("new: compare it with another download")
     assert caps.endswith("new: compare it with another download")
     assert pyxis.endswith("as known")
     assert commands[-1].endswith(f"hyperpod:slurm.containerPackages {folder}")
-    code, out, _ = run(capsys, "download", "containers", str(folder), "--from", str(published), "--json")
+    code, out, _ = run("download", "containers", str(folder), "--from", str(published), "--json")
     assert [one["known"] for one in json.loads(out)] == [True, True, True]
 
 
@@ -102,8 +100,8 @@ def test_a_missing_file_is_named_with_its_address(published: Path, tmp_path: Pat
     assert "https://github.com/NVIDIA/enroot/releases/download/v4.1.2/enroot+caps_4.1.2" in failed.value.hint
 
 
-def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    code, _, err = run(capsys, "download", "containers", str(tmp_path / "file"))
+    code, _, err = run("download", "containers", str(tmp_path / "file"))
     assert code == Exit.BAD_INPUT
     assert "is not a folder" in err

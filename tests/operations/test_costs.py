@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from components.estimates import cost
-from operations.aws import Aws
 from operations.failures import Exit
 from operations.spending import costs
 from tests.operations.aws import StubbedAws, run, run_json, stack
 from tests.support import READY_STACKS
-
-On = Callable[[Aws], None]
 
 
 def product(usage: str, usd: str, unit: str = "Hrs") -> str:
@@ -45,8 +41,8 @@ def put(aws: StubbedAws, *prices: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", READY_STACKS)
-def test_every_stack_has_a_bill_with_sources_and_no_account(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, found = run_json(capsys, "cost", name)
+def test_every_stack_has_a_bill_with_sources_and_no_account(name: str) -> None:
+    code, found = run_json("cost", name)
     assert code == Exit.GOOD
     assert found["hourly_usd"] == pytest.approx(sum(found["parts"].values()))
     assert found["monthly_usd"] == pytest.approx(found["hourly_usd"] * 730)
@@ -54,29 +50,26 @@ def test_every_stack_has_a_bill_with_sources_and_no_account(name: str, capsys: p
     assert "figures of 20" in found["sources"][-1]
 
 
-def test_prices_of_another_region_are_said_to_be_and_a_configuration_can_be_tried(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_prices_of_another_region_are_said_to_be_and_a_configuration_can_be_tried() -> None:
     there = ("--config", "aws:region=eu-central-1", "-c", "hyperpod:availabilityZoneId=euc1-az2")
-    code, out, _ = run(capsys, "cost", "dev", *there, "--config", "hyperpod:size=medium")
+    code, out, _ = run("cost", "dev", *there, "--config", "hyperpod:size=medium")
     assert code == Exit.GOOD
     assert "Warning: the prices are those of us-east-1 and us-west-2, not of eu-central-1" in out
-    here = run_json(capsys, "cost", "dev")[1]
+    here = run_json("cost", "dev")[1]
     assert here["warnings"] == []
-    assert run_json(capsys, "cost", "dev", "--config", "hyperpod:size=medium")[1]["hourly_usd"] > here["hourly_usd"]
-    elsewhere = run_json(capsys, "cost", "dev", *there)[1]
+    assert run_json("cost", "dev", "--config", "hyperpod:size=medium")[1]["hourly_usd"] > here["hourly_usd"]
+    elsewhere = run_json("cost", "dev", *there)[1]
     assert (elsewhere["hourly_usd"], set(elsewhere["parts"].values())) == (None, {None})
     assert elsewhere["estimated_hourly_usd"] == here["hourly_usd"]
 
 
-def test_live_prices_take_the_place_of_the_tables(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+def test_live_prices_take_the_place_of_the_tables(aws: StubbedAws) -> None:
     controller = [product("USW2-Host:ml.m5.2xlarge", "99"), product("USW2-Cluster:ml.m5.2xlarge", "0.5")]
     workers = [product("USW2-Cluster:ml.g5.16xlarge", "6")]
     volumes = [product("USW2-Cluster:VolumeUsage.gp2", "0.2", "GB-Mo")]
     tiers = [lustre("50", "9"), lustre("1250", "9"), lustre("250", "0.3"), lustre("1000", "9")]
     put(aws, controller, workers, volumes, tiers)
-    on(aws)
-    code, found = run_json(capsys, "cost", "dev", "--live")
+    code, found = run_json("cost", "dev", "--live")
     assert code == Exit.GOOD
     assert found["parts"]["workers (2 x ml.g5.16xlarge)"] == 12
     assert found["parts"]["controller (1 x ml.m5.2xlarge)"] == 0.5
@@ -134,18 +127,15 @@ def test_free_tiers_and_units_that_are_not_time_are_no_price(aws: StubbedAws) ->
     assert costs.live_rates(stack(aws).config, aws) == {}
 
 
-def test_a_broken_price_list_is_a_failure_and_no_traceback(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_price_list_is_a_failure_and_no_traceback(aws: StubbedAws) -> None:
     aws.refuse("pricing/us-east-1", "get_products", "InternalErrorException", "try later")
-    on(aws)
-    code, _, err = run(capsys, "cost", "dev", "--live")
+    code, _, err = run("cost", "dev", "--live")
     assert code == Exit.FAILED
     assert "try later" in err
 
 
-def test_the_table_reads_well(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "cost", "slurm-gpu")
+def test_the_table_reads_well() -> None:
+    code, out, _ = run("cost", "slurm-gpu")
     assert code == Exit.GOOD
     lines: list[Any] = out.splitlines()
     assert lines[0].startswith("slurm-gpu: $")
@@ -154,22 +144,22 @@ def test_the_table_reads_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert any("list prices" in line for line in lines)
 
 
-def test_quiet_leaves_the_table_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    out = run(capsys, "cost", "slurm-gpu")[1]
-    quiet = run(capsys, "cost", "slurm-gpu", "-q")[1]
+def test_quiet_leaves_the_table_alone() -> None:
+    out = run("cost", "slurm-gpu")[1]
+    quiet = run("cost", "slurm-gpu", "-q")[1]
     assert quiet == "".join(line for line in out.splitlines(keepends=True) if not line.startswith("  "))
 
 
-def test_two_stacks_are_compared_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
-    _, found = run_json(capsys, "cost", "dev", "slurm-gpu")
-    bills = {stack: run_json(capsys, "cost", stack)[1] for stack in ("dev", "slurm-gpu")}
+def test_two_stacks_are_compared_part_by_part() -> None:
+    _, found = run_json("cost", "dev", "slurm-gpu")
+    bills = {stack: run_json("cost", stack)[1] for stack in ("dev", "slurm-gpu")}
     assert found["hourly_usd"] == {stack: bill["hourly_usd"] for stack, bill in bills.items()}
     assert found["difference"] == pytest.approx(bills["slurm-gpu"]["hourly_usd"] - bills["dev"]["hourly_usd"])
     assert sum(part["slurm-gpu"] - part["dev"] for part in found["parts"].values()) == pytest.approx(
         found["difference"]
     )
     assert found["parts"]["NAT gateway"]["dev"] == bills["dev"]["parts"]["NAT gateway"]
-    assert "dev costs $121.86 an hour less than slurm-gpu" in run(capsys, "cost", "slurm-gpu", "dev")[1]
+    assert "dev costs $121.86 an hour less than slurm-gpu" in run("cost", "slurm-gpu", "dev")[1]
 
 
 UNKNOWN = '--config=hyperpod:workers=[{"name":"w","instanceType":"ml.g7e.48xlarge","count":615}]'
@@ -189,39 +179,38 @@ UNKNOWN = '--config=hyperpod:workers=[{"name":"w","instanceType":"ml.g7e.48xlarg
     ],
 )
 def test_a_guard_for_scripts_is_an_exit_code(
-    options: tuple[str, ...], code: Exit, within: bool | None, said: str, capsys: pytest.CaptureFixture[str]
+    options: tuple[str, ...], code: Exit, within: bool | None, said: str
 ) -> None:
-    ended, out, err = run(capsys, "cost", "dev", *options)
+    ended, out, err = run("cost", "dev", *options)
     assert (ended, "$/hour" in out) == (code, True)
     assert said in " ".join(err.split())
-    ended, found = run_json(capsys, "cost", "dev", *options)
+    ended, found = run_json("cost", "dev", *options)
     assert (ended, found["within"], found["max_hourly_usd"]) == (code, within, float(options[1]))
 
 
-def test_a_price_of_aws_satisfies_the_guard(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_price_of_aws_satisfies_the_guard(aws: StubbedAws) -> None:
     put(aws, [], [product("USW2-Cluster:ml.g7e.48xlarge", "40")])
-    on(aws)
     group = '[{"name":"w","instanceType":"ml.g7e.48xlarge","count":2}]'
-    code, found = run_json(capsys, "cost", "dev", "-c", f"hyperpod:workers={group}", "--live", "--max-hourly", "90")
+    code, found = run_json("cost", "dev", "-c", f"hyperpod:workers={group}", "--live", "--max-hourly", "90")
     assert (code, found["within"], found["warnings"]) == (Exit.GOOD, True, [])
 
 
-def test_an_estimate_is_marked_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(capsys, "cost", "dev", UNKNOWN)
+def test_an_estimate_is_marked_in_the_table() -> None:
+    _, out, _ = run("cost", "dev", UNKNOWN)
     assert "at least $59.91 an hour; price of 615 x ml.g7e.48xlarge unknown; about $20,443.66" in out.splitlines()[0]
     row = next(line for line in out.splitlines() if line.startswith("w (615"))
     assert row.split()[-2] == "~20,383.757"
     assert "Warning: HyperPod's price of 615 x ml.g7e.48xlarge is unknown" in out
 
 
-def test_a_comparison_with_an_unknown_price_has_no_difference(capsys: pytest.CaptureFixture[str]) -> None:
-    _, found = run_json(capsys, "cost", "dev", "slurm-gpu", UNKNOWN)
+def test_a_comparison_with_an_unknown_price_has_no_difference() -> None:
+    _, found = run_json("cost", "dev", "slurm-gpu", UNKNOWN)
     assert (found["difference"], found["hourly_usd"]["dev"]) == (None, None)
     assert found["warnings"]
-    _, out, _ = run(capsys, "cost", "dev", "slurm-gpu", UNKNOWN)
+    _, out, _ = run("cost", "dev", "slurm-gpu", UNKNOWN)
     assert "dev: at least" in out
     assert "unknown" in next(line for line in out.splitlines() if line.startswith("w (615"))
 
 
-def test_a_comparison_takes_no_guard(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "cost", "dev", "slurm-gpu", "--max-hourly", "5")[0] == Exit.BAD_INPUT
+def test_a_comparison_takes_no_guard() -> None:
+    assert run("cost", "dev", "slurm-gpu", "--max-hourly", "5")[0] == Exit.BAD_INPUT

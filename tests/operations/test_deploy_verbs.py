@@ -45,32 +45,30 @@ def small(monkeypatch: pytest.MonkeyPatch, project: Callable[..., Target]) -> Ta
     return chosen
 
 
-def test_the_verbs_rehearse_from_preview_to_audit(small: Target, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "deploy", "dev", "--rehearse")
+def test_the_verbs_rehearse_from_preview_to_audit(small: Target) -> None:
+    code, out, err = run("deploy", "dev", "--rehearse")
     assert code == Exit.GOOD
     assert "dev was rehearsed, not deployed: 2 resources changed in 0:0" in out
     assert " here, in about 0:0" in out, "what passes here is told from what AWS takes"
     assert "create" not in err.split("up dev")[0], "a preview makes nothing"
     assert "password  [secret]" in out
     assert "embedded engine" in err
-    code, out, _ = run(capsys, "destroy", "dev", "--rehearse", "--json")
+    code, out, _ = run("destroy", "dev", "--rehearse", "--json")
     document = json.loads(out)
     assert (code, document["exit_code"], document["audit"]["leftovers"]) == (Exit.GOOD, 0, [])
-    code, out, _ = run(capsys, "preview", "dev", "--rehearse")
+    code, out, _ = run("preview", "dev", "--rehearse")
     assert (code, out.splitlines()[-1]) == (Exit.GOOD, "dev: 2 to create.")
     assert not (small.project.folder / records.FOLDER).exists(), "a rehearsal is no deployment"
 
 
-def test_a_quiet_deployment_prints_its_result_and_nothing_before(
-    small: Target, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = run(capsys, "deploy", "dev", "--rehearse", "--quiet")
+def test_a_quiet_deployment_prints_its_result_and_nothing_before(small: Target) -> None:
+    code, out, err = run("deploy", "dev", "--rehearse", "--quiet")
     assert (code, err) == (Exit.GOOD, "")
     assert out.startswith("dev was rehearsed, not deployed: 2 resources changed")
 
 
-def test_a_failed_deployment_reads_well(small: Target, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "deploy", "dev", "--rehearse", "--fail", "later=capacity")
+def test_a_failed_deployment_reads_well(small: Target) -> None:
+    code, out, _ = run("deploy", "dev", "--rehearse", "--fail", "later=capacity")
     assert code == Exit.FAILED
     lines = out.splitlines()
     assert lines[0].startswith("Rehearsed up of dev failed after 0:0")
@@ -81,11 +79,11 @@ def test_a_failed_deployment_reads_well(small: Target, capsys: pytest.CaptureFix
 
 
 def test_an_interrupted_rehearsal_does_not_send_anyone_to_the_real_stack(
-    small: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    small: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cancelled = CommandRun(causes=[Cause(text="declined")], failed=True, cancelled=True)
     monkeypatch.setattr(EmbeddedEngine, "_up", lambda *_: cancelled)
-    code, out, _ = run(capsys, "deploy", "dev", "--rehearse", "--config", "hyperpod:tags={}")
+    code, out, _ = run("deploy", "dev", "--rehearse", "--config", "hyperpod:tags={}")
     assert code == Exit.CANCELLED
     assert "\nNext: hyperpod deploy dev --rehearse --config 'hyperpod:tags={}'    # AWS was not touched" in out
     assert "Cancelled rehearsed up of dev after" in out
@@ -93,23 +91,21 @@ def test_an_interrupted_rehearsal_does_not_send_anyone_to_the_real_stack(
 
 
 def test_an_interrupt_outside_of_the_engine_names_the_same_command(
-    small: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    small: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(EmbeddedEngine, "unsure", interrupted)
-    code, _, err = run(capsys, "deploy", "dev", "--rehearse")
+    code, _, err = run("deploy", "dev", "--rehearse")
     assert code == Exit.CANCELLED
     assert "\nCancelled.\nNext: hyperpod deploy dev --rehearse    # AWS was not touched" in err
     assert "Traceback" not in err
 
 
-def test_what_nobody_has_foreseen_is_mended_and_rehearsed_again(
-    small: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_nobody_has_foreseen_is_mended_and_rehearsed_again(small: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advice, "matching", lambda text: None)
-    code, out, _ = run(capsys, "deploy", "dev", "--rehearse", "--fail", "later=error")
+    code, out, _ = run("deploy", "dev", "--rehearse", "--fail", "later=error")
     assert code == Exit.FAILED
     assert out.splitlines()[-2] == "Next: fix what the message names, then rehearse again"
 
@@ -133,18 +129,16 @@ def test_a_second_update_is_predicted_by_itself(small: Target) -> None:
     assert second.predicted_seconds == 0
 
 
-def test_faults_and_other_settings_are_for_rehearsals_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_faults_and_other_settings_are_for_rehearsals_alone() -> None:
     for words in (("--fail", "x"), ("--config", "hyperpod:size=large")):
-        code, _, err = run(capsys, "deploy", "dev", "--yes", *words)
+        code, _, err = run("deploy", "dev", "--yes", *words)
         assert code == Exit.BAD_INPUT
         assert "--rehearse" in err
 
 
-def test_a_bad_configuration_is_refused_with_every_problem_before_anything(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_bad_configuration_is_refused_with_every_problem_before_anything() -> None:
     words = ("--config", "hyperpod:size=huge", "--config", "aws:region=us-west-9")
-    code, _, err = run(capsys, "deploy", "dev", "--rehearse", *words)
+    code, _, err = run("deploy", "dev", "--rehearse", *words)
     assert code == Exit.BAD_INPUT
     assert "hyperpod:size" in err
     assert "aws:region" in err
@@ -169,59 +163,48 @@ def planning(small: Target, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pl
     [("deploy", ["preview"], "Deploy?"), ("destroy", [], "including its file system and all data on it?")],
 )
 def test_nothing_is_deployed_or_destroyed_without_a_yes(
-    verb: str,
-    did: list[str],
-    question: str,
-    planning: Callable[..., Planning],
-    capsys: pytest.CaptureFixture[str],
+    verb: str, did: list[str], question: str, planning: Callable[..., Planning]
 ) -> None:
     engine = planning()
-    code, _, err = run(capsys, verb, "dev")
+    code, _, err = run(verb, "dev")
     assert (code, engine.did) == (Exit.BAD_INPUT, did)
     assert question in err
 
 
-def test_a_plan_that_failed_is_not_carried_out(
-    planning: Callable[..., Planning], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_that_failed_is_not_carried_out(planning: Callable[..., Planning]) -> None:
     engine = planning(failed=True, causes=[Cause(text="the configuration is wrong")])
-    code, out, _ = run(capsys, "deploy", "dev", "--yes")
+    code, out, _ = run("deploy", "dev", "--yes")
     assert (code, engine.did) == (Exit.FAILED, ["preview"])
     assert "the configuration is wrong" in out
 
 
-def test_a_deployment_is_remembered_and_a_preview_is_not(
-    small: Target, planning: Callable[..., Planning], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_deployment_is_remembered_and_a_preview_is_not(small: Target, planning: Callable[..., Planning]) -> None:
     planning()
-    assert run(capsys, "preview", "dev")[0] == Exit.GOOD
+    assert run("preview", "dev")[0] == Exit.GOOD
     assert records.read(small, DEPLOYMENTS) == []
-    assert run(capsys, "deploy", "dev", "--yes")[0] == Exit.GOOD
+    assert run("deploy", "dev", "--yes")[0] == Exit.GOOD
     (kept,) = records.read(small, DEPLOYMENTS)
     assert (kept["command"], kept["succeeded"]) == ("up", True)
 
 
 @pytest.mark.parametrize("words", [(), ("--remove-leftovers",)])
 def test_what_aws_made_is_removed_only_where_that_is_said(
-    words: tuple[str, ...],
-    planning: Callable[..., Planning],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...], planning: Callable[..., Planning], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[Audit] = []
     monkeypatch.setattr(leftovers, "audit", lambda target: Audit())
     monkeypatch.setattr(leftovers, "remove", lambda target, audit: removed.append(audit))
     engine = planning()
-    assert run(capsys, "destroy", "dev", "--yes", *words)[0] == Exit.GOOD
+    assert run("destroy", "dev", "--yes", *words)[0] == Exit.GOOD
     assert (engine.did, len(removed)) == (["destroy"], len(words))
 
 
 def test_an_embedded_account_is_searched_whole(
-    planning: Callable[..., Planning], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    planning: Callable[..., Planning], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "audit", lambda target: Audit())
     planning(account=SimpleNamespace(leftovers=lambda: ["a thing without a tag"]))
-    code, out, _ = run(capsys, "destroy", "dev", "--rehearse")
+    code, out, _ = run("destroy", "dev", "--rehearse")
     assert code == Exit.FAILED
     assert "a thing without a tag" in out
 
@@ -252,11 +235,9 @@ def test_a_stack_is_made_only_where_it_is_deployed(
 @pytest.mark.engine
 @needs_cli
 @pytest.mark.slow
-def test_the_real_cli_deploys_the_default_stack_and_scales_it_without_touching_the_file_system(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_real_cli_deploys_the_default_stack_and_scales_it_without_touching_the_file_system() -> None:
     before = (ROOT / "Pulumi.dev.yaml").read_text()
-    code, out, err = run(capsys, "scale", "dev", "workers", "3", "--rehearse", "--json")
+    code, out, err = run("scale", "dev", "workers", "3", "--rehearse", "--json")
     assert code == Exit.GOOD
     # The cluster alone: how many nodes there are is no fact that nodes are given.
     assert json.loads(out)["counts"]["update"] == 1

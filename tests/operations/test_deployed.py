@@ -38,10 +38,10 @@ def answers(aws: StubbedAws, *nodes: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("verb", [("deploy", "dev"), ("scale", "dev", "workers", "4")])
 def test_nodes_without_an_instance_are_told_of_after_an_update(
-    verb: tuple[str, ...], real: Target, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
+    verb: tuple[str, ...], real: Target, aws: StubbedAws
 ) -> None:
     answers(aws, node("controller", 1), node("workers", 1))
-    code, out, err = run(capsys, *verb, "--yes")
+    code, out, err = run(*verb, "--yes")
     assert code == Exit.GOOD
     said = " ".join((out + err).split())
     assert MISSING.format(1) in said
@@ -50,7 +50,7 @@ def test_nodes_without_an_instance_are_told_of_after_an_update(
 
 @pytest.mark.parametrize("eks", [False, True])
 def test_who_adds_a_group_to_a_living_slurm_cluster_is_told_what_its_controller_needs(
-    eks: bool, real: Target, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    eks: bool, real: Target, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Target, "on_eks", eks)
     workers: dict[str, object] = {"instanceGroupName": "workers", "instanceCount": 2}
@@ -66,12 +66,12 @@ def test_who_adds_a_group_to_a_living_slurm_cluster_is_told_what_its_controller_
     monkeypatch.setattr("operations.commands.deploy.open_engine", lambda *_, **__: nullcontext((engine, None)))
     monkeypatch.setattr("operations.commands.deploy.preflight.require_aws_cli", lambda: None)
     note({**workers, "instanceCount": 1}, old)
-    assert "run-scripts" not in "".join(run(capsys, "preview", "dev")[1:])
+    assert "run-scripts" not in "".join(run("preview", "dev")[1:])
     note(old)
-    _, out, _ = run(capsys, "preview", "dev")
+    _, out, _ = run("preview", "dev")
     assert ("Next: once it is deployed: hyperpod node run-scripts dev controller" in " ".join(out.split())) is not eks
     answers(aws, node("controller", 1), node("workers", 1))
-    _, out, asked = run(capsys, "deploy", "dev", "--yes")
+    _, out, asked = run("deploy", "dev", "--yes")
     # Both before the question and at the end.
     for said in (out, asked):
         assert ("workers: Slurm's controller makes no partition of that name" in " ".join(said.split())) is not eks

@@ -8,12 +8,10 @@ import re
 import stat
 import subprocess
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from operations.aws import Aws
 from operations.cluster import device_tests, diagnose, sessions
 from operations.cluster import nodes as cluster_nodes
 from operations.cluster.node import Node
@@ -23,7 +21,6 @@ from operations.failures import Exit, Failure
 from tests.dcgm import diagnosis
 from tests.operations.aws import NODES, StubbedAws, run, run_json, stack, with_nodes
 
-On = Callable[[Aws], None]
 CANARY = "Xq7vT2mZr9"
 # A line, and whether it is nothing but a secret's place.
 SECRETS = (
@@ -158,12 +155,11 @@ def contents(archive: Path) -> dict[str, str]:
 
 
 def test_the_archive_has_nodes_and_cluster_and_no_secret(
-    asked: dict[str, str], aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: dict[str, str], aws: StubbedAws, tmp_path: Path
 ) -> None:
     with_nodes(aws)
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
-    on(aws)
-    code, found = run_json(capsys, "diagnose", "dev", "--write", str(tmp_path / "here" / "all.tar.gz"))
+    code, found = run_json("diagnose", "dev", "--write", str(tmp_path / "here" / "all.tar.gz"))
     archive = Path(found["archive"])
     files = contents(archive)
     assert sorted(files) == found["files"]
@@ -180,20 +176,19 @@ def test_the_archive_has_nodes_and_cluster_and_no_secret(
     assert found["left_out"] == ["workers-1"], "it is well"
 
 
-def level_two(capsys: pytest.CaptureFixture[str], aws: StubbedAws, on: On, archive: Path) -> tuple[int, str]:
+def level_two(aws: StubbedAws, archive: Path) -> tuple[int, str]:
     """The exit code and the words of a test of level 2."""
     with_nodes(aws)
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": list(NODES)})
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
-    on(aws)
-    return run(capsys, "diagnose", "dev", "workers-2", "--level", "2", "--write", str(archive))[:2]
+    return run("diagnose", "dev", "workers-2", "--level", "2", "--write", str(archive))[:2]
 
 
 def test_a_failed_gpu_test_is_in_the_archive_and_in_the_exit_code(
-    asked: dict[str, str], aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: dict[str, str], aws: StubbedAws, tmp_path: Path
 ) -> None:
     archive = tmp_path / "node.tar.gz"
-    code, out = level_two(capsys, aws, on, archive)
+    code, out = level_two(aws, archive)
     assert code == Exit.FAILED
     assert "FAIL workers-2: dcgmi diag -r 2 failed: software" in out
     began = "sudo -n /opt/slurm/bin/srun --job-name=diagnose --nodelist=ip-10-1-1-2 --nodes=1"
@@ -215,11 +210,10 @@ def test_a_failed_gpu_test_is_in_the_archive_and_in_the_exit_code(
     ],
 )
 def test_a_gpu_test_that_only_warns_or_does_not_answer_has_not_failed(
-    printed: str, code: Exit, said: str, asked: dict[str, str], aws: StubbedAws, on: On, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    printed: str, code: Exit, said: str, asked: dict[str, str], aws: StubbedAws, tmp_path: Path
+) -> None:
     asked["dcgm"] = printed
-    found, out = level_two(capsys, aws, on, tmp_path / "node.tar.gz")
+    found, out = level_two(aws, tmp_path / "node.tar.gz")
     assert found == code
     assert said in out
 
@@ -234,13 +228,11 @@ def test_a_gpu_test_that_only_warns_or_does_not_answer_has_not_failed(
     ],
 )
 def test_what_cannot_be_asked_is_bad_input(
-    words: tuple[str, ...], said: str, asked: dict[str, str], aws: StubbedAws, on: On,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    words: tuple[str, ...], said: str, asked: dict[str, str], aws: StubbedAws
+) -> None:
     if "--level" not in words or "controller" in words:
         with_nodes(aws)
-    on(aws)
-    code, _, err = run(capsys, "diagnose", *words)
+    code, _, err = run("diagnose", *words)
     assert code == Exit.BAD_INPUT
     assert said in err
 
@@ -272,7 +264,7 @@ def test_a_node_that_slurm_tells_nothing_of_is_not_said_to_run_the_words_of_an_e
 
 
 def test_a_busy_node_is_not_tested_and_a_drained_one_is_tested_directly(
-    aws: StubbedAws, on: On, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     said = ["allocated\n4711\n", "drained\n"]
     ran: list[tuple[str, str]] = []
@@ -288,11 +280,10 @@ def test_a_busy_node_is_not_tested_and_a_drained_one_is_tested_directly(
     with_nodes(aws)
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": list(NODES)})
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
-    on(aws)
     words = ("diagnose", "dev", "workers-1", "--level", "1", "--write", str(tmp_path / "x.tar.gz"))
-    code, _, err = run(capsys, *words)
+    code, _, err = run(*words)
     assert (code, ran) == (Exit.FAILED, [])
     assert "workers-1 runs job 4711" in err
-    code, out, _ = run(capsys, *words)
+    code, out, _ = run(*words)
     assert ran[0] == ("workers-1", "sudo -n timeout 120 dcgmi diag -r 1 -j")
     assert "PASS workers-1" in out

@@ -46,12 +46,12 @@ def test_a_defect_on_a_full_disk_is_still_one_line(tmp_path: Path, monkeypatch: 
     )
 
 
-def test_what_a_disk_refuses_is_no_defect(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_disk_refuses_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device", "bill.json")
 
     monkeypatch.setattr("operations.commands.costs.bill", full)
-    code, _, err = run(capsys, "cost", "dev")
+    code, _, err = run("cost", "dev")
     assert (code, err.splitlines()[0]) == (Exit.FAILED, "bill.json: No space left on device")
 
 
@@ -108,8 +108,8 @@ def test_characters_that_a_stream_lacks_are_written_plainly(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_a_failure_has_the_form_that_was_asked_for(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "cost", "nope", "-o", form)
+def test_a_failure_has_the_form_that_was_asked_for(form: str) -> None:
+    code, out, _ = run("cost", "nope", "-o", form)
     assert code == Exit.BAD_INPUT
     assert "exit_code" in out
 

@@ -97,16 +97,13 @@ def nothing_else(aws: StubbedAws, *ids: str) -> None:
 
 
 @pytest.mark.parametrize("pages", [1, 3])
-def test_causes_are_told_newest_first_with_the_next_step(
-    pages: int, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_causes_are_told_newest_first_with_the_next_step(pages: int, aws: StubbedAws) -> None:
     put(
         aws,
         failure="We currently do not have sufficient capacity for the requested instance type(s).",
         cloudtrail=pages,
     )
-    on(aws)
-    code, document = run_json(capsys, "errors", "dev")
+    code, document = run_json("errors", "dev")
     assert code == Exit.FAILED
     times = [one["time"] for one in document["found"]]
     assert times == sorted(times, reverse=True)
@@ -125,10 +122,7 @@ def test_causes_are_told_newest_first_with_the_next_step(
     aws.assert_all_asked()
 
 
-def test_a_cluster_that_is_gone_still_has_its_trail_and_pulumis_own_words(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
-    on(aws)
+def test_a_cluster_that_is_gone_still_has_its_trail_and_pulumis_own_words(aws: StubbedAws) -> None:
     cause = {"resource": "storage-lustre", "type": "aws:fsx/lustreFileSystem:LustreFileSystem", "text": "AccessDenied"}
     records.add(stack(aws), errors.DEPLOYMENTS, {"command": "up", "succeeded": False, "cause": cause})
     records.add(stack(aws), errors.DEPLOYMENTS, {"command": "up", "succeeded": True, "cause": None})
@@ -137,21 +131,20 @@ def test_a_cluster_that_is_gone_still_has_its_trail_and_pulumis_own_words(
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
     aws.answer("cloudtrail", "lookup_events", {"Events": []})
     nothing_else(aws)
-    code, out, _ = run(capsys, "errors", "dev")
+    code, out, _ = run("errors", "dev")
     assert code == Exit.FAILED
     assert "pulumi up: storage-lustre" in out
     assert "allow this principal" in out
 
 
-def test_nothing_wrong_is_good(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_wrong_is_good(aws: StubbedAws) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster())
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node("workers", 1)]})
     recorded(aws)
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
     aws.answer("cloudtrail", "lookup_events", {"Events": []})
     nothing_else(aws)
-    on(aws)
-    code, out, _ = run(capsys, "errors", "dev", "--hours", "2")
+    code, out, _ = run("errors", "dev", "--hours", "2")
     assert code == Exit.GOOD
     assert "Nothing went wrong with dev in the last 2 hours" in out
     aws.assert_all_asked()
@@ -307,31 +300,26 @@ def test_resources_that_cannot_be_listed_leave_the_calls_that_name_the_cluster(a
         next(found)
 
 
-def test_what_could_not_be_asked_is_never_called_good(
-    refusing: Callable[..., Aws], on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_could_not_be_asked_is_never_called_good(refusing: Callable[..., Aws], on: On) -> None:
     on(refusing("AccessDeniedException"))
-    code, out, _ = run(capsys, "errors", "dev")
+    code, out, _ = run("errors", "dev")
     assert code == Exit.CANNOT_KNOW
     assert "Nothing went wrong" not in out
     assert "some sources could not be queried" in out
 
 
 @pytest.mark.parametrize("hours", ["nan", "1e9", "-5", "0", "inf", "2161"])
-def test_a_time_that_cannot_be_looked_back_is_bad_input(hours: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "errors", "dev", "--hours", hours)
+def test_a_time_that_cannot_be_looked_back_is_bad_input(hours: str) -> None:
+    code, _, err = run("errors", "dev", "--hours", hours)
     assert code == Exit.BAD_INPUT
     assert "2160" in err
 
 
-def test_one_source_that_may_not_be_asked_hides_no_other(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_source_that_may_not_be_asked_hides_no_other(aws: StubbedAws) -> None:
     put(aws)
     aws._stubs["cloudtrail"]._queue.clear()
     aws.refuse("cloudtrail", "lookup_events", "AccessDeniedException")
-    on(aws)
-    code, document = run_json(capsys, "errors", "dev")
+    code, document = run_json("errors", "dev")
     assert code == Exit.FAILED
     assert document["unknown"] == ["CloudTrail: permission denied: LookupEvents in us-west-2"]
     assert len(document["found"]) == 2

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError
 
-from operations.aws import Aws
 from operations.deployment import cloudtrail, errors
 from operations.failures import Exit
 from operations.target import Target
@@ -36,13 +35,12 @@ def test_older_errors_are_not_listed_and_unreachable_sources_are_named(
 
 
 def test_without_credentials_it_is_said_once_and_with_what_to_do(
-    aws: StubbedAws, on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(errors, "find_cli", lambda: None)
     for service in ("sagemaker", "logs", "resourcegroupstaggingapi"):
         aws.break_off(service, NoCredentialsError())
-    on(aws)
-    code, out, _ = run(capsys, "errors", "dev")
+    code, out, _ = run("errors", "dev")
     assert code == Exit.CANNOT_KNOW
     assert out.splitlines() == [
         "could not query SageMaker, cluster events, recorded events, lifecycle logs, CloudTrail: "

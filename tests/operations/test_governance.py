@@ -183,7 +183,7 @@ def test_a_deploy_begins_with_that(aws: StubbedAws, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_destroy_removes_the_policy_first_where_there_may_be_any(
-    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     did: list[str] = []
 
@@ -200,7 +200,7 @@ def test_a_destroy_removes_the_policy_first_where_there_may_be_any(
     monkeypatch.setattr(commands, "open_engine", lambda *all_of_it, **more: nullcontext((None, None)))
     chosen = governed(aws)
     monkeypatch.setattr(target, "load", lambda name, overrides=None: chosen)
-    code, _, err = run(capsys, "destroy", "eks-gpu", "--yes")
+    code, _, err = run("destroy", "eks-gpu", "--yes")
     assert (code, did) == (Exit.GOOD, ["remove", "destroy"])
     assert "policy eks-gpu-policy: deleted" in err
 
@@ -213,8 +213,8 @@ def test_without_a_cluster_or_task_governance_a_destroy_has_nothing_to_remove(aw
 
 
 @pytest.mark.parametrize("name", ["dev", "eks-gpu"])
-def test_a_stack_without_it_is_told_the_key(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "apply", name, "--part", "governance")
+def test_a_stack_without_it_is_told_the_key(name: str) -> None:
+    code, _, err = run("apply", name, "--part", "governance")
     assert code == Exit.BAD_INPUT
     assert "hyperpod:charts.queues" in err
 

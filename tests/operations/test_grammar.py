@@ -100,9 +100,9 @@ def test_every_verb_is_listed_and_the_list_is_short() -> None:
 
 
 @pytest.mark.slow
-def test_a_rehearsal_is_quiet_and_has_the_form_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rehearsal_is_quiet_and_has_the_form_that_is_asked_for() -> None:
     with few_files():
-        code, out, err = run(capsys, "rehearse", "dev", "-q", "-o", "yaml")
+        code, out, err = run("rehearse", "dev", "-q", "-o", "yaml")
     found = yaml.safe_load(out)
     assert (code, found["stack"], found["passed"], "Rehearsing" in err) == (Exit.GOOD, "dev", True, False)
     with pytest.raises(json.JSONDecodeError):

@@ -41,12 +41,12 @@ ENGINES = (
 class Living:
     """A stack that outlives the verbs, and a fault that strikes once."""
 
-    def __init__(self, engine: Engine, account: Account, capsys: pytest.CaptureFixture[str]) -> None:
-        self.engine, self.account, self._capsys = engine, account, capsys
+    def __init__(self, engine: Engine, account: Account) -> None:
+        self.engine, self.account = engine, account
         account.faults[0].count = 1
 
     def deploy(self, *words: str) -> tuple[int, str]:
-        code, out, err = run(self._capsys, "deploy", "dev", "--yes", *words)
+        code, out, err = run("deploy", "dev", "--yes", *words)
         return code, out + err
 
     def ids(self, kind: str) -> list[str]:
@@ -54,7 +54,7 @@ class Living:
 
 
 @pytest.fixture
-def living(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+def living(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The verbs on one engine and one account, in which a creation fails late."""
 
     @contextmanager
@@ -69,7 +69,7 @@ def living(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
                 yield engine, None
 
             monkeypatch.setattr(deploy_verbs, "open_engine", opened)
-            yield Living(engine, account, capsys)
+            yield Living(engine, account)
 
     return made
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from operations import target
-from operations.aws import Aws
 from operations.cluster import deep_checks, health, jobs_on_nodes, nodes, sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
@@ -32,7 +31,6 @@ from tests.operations.aws import (
 )
 from tests.operations.test_changes import SQUEUE, on_controller
 
-On = Callable[[Aws], None]
 NOW = 1_800_000_000
 
 
@@ -68,12 +66,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return said
 
 
-def test_a_table_shows_each_worker_what_is_bad_and_what_was_done(
-    asked: dict[str, str], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_shows_each_worker_what_is_bad_and_what_was_done(asked: dict[str, str], aws: StubbedAws) -> None:
     with_nodes(aws)
-    on(aws)
-    code, out, _ = run(capsys, "node", "health", "dev")
+    code, out, _ = run("node", "health", "dev")
     assert code == Exit.FAILED
     rows = {line.split()[1]: line.split() for line in out.splitlines()[2:4]}
     assert rows["workers-1"] == ["PASS", "workers-1", "idle", "1", "40", "s", "well"]
@@ -85,12 +80,9 @@ def test_a_table_shows_each_worker_what_is_bad_and_what_was_done(
     assert "bin/hyperpod-health" not in asked["workers-1 ran"]
 
 
-def test_machines_get_every_check_and_now_runs_them_first(
-    asked: dict[str, str], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_machines_get_every_check_and_now_runs_them_first(asked: dict[str, str], aws: StubbedAws) -> None:
     with_nodes(aws)
-    on(aws)
-    code, found = run_json(capsys, "node", "health", "dev", "--now")
+    code, found = run_json("node", "health", "dev", "--now")
     assert code == Exit.FAILED
     assert found[1]["bad"] == {"ecc": "GPU 3: row remap failed"}
     assert found[1]["unknown"] == {"nvlink": "command not found: nvidia-smi"}
@@ -108,12 +100,11 @@ def test_machines_get_every_check_and_now_runs_them_first(
     ],
 )
 def test_a_node_that_says_nothing_of_use_is_unknown_and_never_well(
-    answer: str, said: str, asked: dict[str, str], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+    answer: str, said: str, asked: dict[str, str], aws: StubbedAws
 ) -> None:
     asked["workers-2"] = answer
     with_nodes(aws)
-    on(aws)
-    code, out, _ = run(capsys, "node", "health", "dev")
+    code, out, _ = run("node", "health", "dev")
     assert code == Exit.CANNOT_KNOW
     assert said in out
 
@@ -135,12 +126,7 @@ def checked(group: str, *checks: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_hyperpods_own_checks_start_on_nodes_or_groups_after_their_jobs_are_named(
-    words: tuple[str, ...],
-    request_: dict[str, Any],
-    aws: StubbedAws,
-    on: On,
-    plugin: Path,
-    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...], request_: dict[str, Any], aws: StubbedAws, plugin: Path
 ) -> None:
     on_controller(plugin, SQUEUE)
     with_nodes(aws, *NODES[:2], {**NODES[2], "ImageVersionStatus": "UpdateAvailable"})
@@ -152,8 +138,7 @@ def test_hyperpods_own_checks_start_on_nodes_or_groups_after_their_jobs_are_name
         ClusterName="hyperpod-dev",
         DeepHealthCheckConfigurations=[request_],
     )
-    on(aws)
-    code, out, err = run(capsys, "node", "deep-check", "dev", *words, "--yes")
+    code, out, err = run("node", "deep-check", "dev", *words, "--yes")
     assert code == Exit.GOOD
     assert "7  llama  ann: goes on; after 10 minutes its node is left out" in err
     assert "need the newest image, and workers-2 has none" in err
@@ -169,17 +154,14 @@ def slurm_says(plugin: Path, first: str, second: str) -> None:
     command(plugin, "squeue", "true")
 
 
-def test_a_node_with_a_job_is_left_out_by_idle(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_with_a_job_is_left_out_by_idle(aws: StubbedAws, plugin: Path) -> None:
     slurm_says(plugin, "mixed", "idle")
     with_nodes(aws)
     with_session(aws)
     with_session(aws)
     asked = [checked("workers", "InstanceStress", InstanceIds=["i-workers2"])]
     aws.answer("sagemaker", "start_cluster_health_check", ARN, DeepHealthCheckConfigurations=asked)
-    on(aws)
-    code, out, _ = run(capsys, "node", "deep-check", "dev", "--idle", "--yes")
+    code, out, _ = run("node", "deep-check", "dev", "--idle", "--yes")
     assert (code, "HyperPod checks 1 nodes" in out) == (Exit.GOOD, True)
     aws.assert_all_asked()
 
@@ -187,13 +169,12 @@ def test_a_node_with_a_job_is_left_out_by_idle(
 # sinfo(1), NODE STATE CODES: such a node takes no job.
 @pytest.mark.parametrize("state", ["drained", "idle*", "allocated", "maint"])
 def test_without_an_idle_node_nothing_is_started_and_nothing_has_failed(
-    state: str, aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+    state: str, aws: StubbedAws, plugin: Path
 ) -> None:
     slurm_says(plugin, state, state)
     with_nodes(aws)
     with_session(aws)
-    on(aws)
-    code, out, _ = run(capsys, "node", "deep-check", "dev", "--idle", "--at-most", "1", "--yes")
+    code, out, _ = run("node", "deep-check", "dev", "--idle", "--at-most", "1", "--yes")
     assert (code, out) == (Exit.GOOD, "No node is idle. Nothing was started.\n")
 
 
@@ -233,12 +214,11 @@ def test_a_pod_with_devices_keeps_its_node_from_being_idle(kubernetes: Callable[
     ],
 )
 def test_what_hyperpod_does_not_check_is_refused_before_it_is_asked(
-    stack: str, words: tuple[str, ...], said: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+    stack: str, words: tuple[str, ...], said: str, aws: StubbedAws
 ) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster())
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [*NODES]})
-    on(aws)
-    code, _, err = run(capsys, "node", "deep-check", stack, *words, "--yes")
+    code, _, err = run("node", "deep-check", stack, *words, "--yes")
     assert code == Exit.BAD_INPUT
     assert said in err
     aws.assert_all_asked()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from operations.aws import Aws
 from operations.failures import Exit
 from operations.jobs import pull
 from tests.operations.aws import StubbedAws, run, run_json
@@ -45,22 +44,19 @@ class Nodes:
 
 
 @pytest.fixture
-def on_nodes(aws: StubbedAws, on: Callable[[Aws], None], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Nodes]:
+def on_nodes(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Nodes]:
     def made(*looks: tuple[dict[str, Any], ...]) -> Nodes:
         api = Nodes(*looks)
         monkeypatch.setattr("operations.commands.image.api_of", lambda *_: api)
-        on(aws)
         return api
 
     monkeypatch.setattr(pull, "_LOOK_SECONDS", 0.0)
     return made
 
 
-def test_every_node_gets_the_image_though_its_container_need_not_start(
-    on_nodes: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_node_gets_the_image_though_its_container_need_not_start(on_nodes: Any) -> None:
     api = on_nodes((), (PULLS, PULLS), (HAS, PULLS), (HAS, NO_START))
-    code, out, err = run(capsys, "job", "pull", "eks-gpu", IMAGE)
+    code, out, err = run("job", "pull", "eks-gpu", IMAGE)
     assert code == Exit.GOOD, err
     assert [line for line in err.splitlines() if "nodes of workers" in line] == [
         f"{done} of 2 nodes of workers have the image" for done in (0, 1, 2)
@@ -74,19 +70,17 @@ def test_every_node_gets_the_image_though_its_container_need_not_start(
     assert api.did == ["apply", "delete"]
 
 
-def test_a_node_that_cannot_pull_is_named_with_its_reason(on_nodes: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_that_cannot_pull_is_named_with_its_reason(on_nodes: Any) -> None:
     api = on_nodes((PULLS, REFUSED), (HAS, REFUSED))
-    code, found = run_json(capsys, "job", "pull", "eks-gpu", IMAGE)
+    code, found = run_json("job", "pull", "eks-gpu", IMAGE)
     assert (code, found["refused"]) == (Exit.FAILED, {"node-1": "403 Forbidden"})
     assert api.did == ["apply", "delete"]
 
 
-def test_nothing_stays_behind_where_the_time_is_up(
-    on_nodes: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_stays_behind_where_the_time_is_up(on_nodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     api = on_nodes(*([(HAS, PULLS)] * 3))
     monkeypatch.setattr("time.monotonic", iter(range(0, 10_000, 40)).__next__)
-    code, _, err = run(capsys, "job", "pull", "eks-gpu", IMAGE, "--timeout", "60")
+    code, _, err = run("job", "pull", "eks-gpu", IMAGE, "--timeout", "60")
     assert code == Exit.FAILED
     assert "1 of 2 nodes of workers have the image after 1 minutes" in err
     assert api.did == ["apply", "delete"]
@@ -96,7 +90,7 @@ def test_nothing_stays_behind_where_the_time_is_up(
     ("words", "said"),
     [(("dev", IMAGE), "dev runs Slurm"), (("eks-gpu", IMAGE, "-g", "system"), "group system has no accelerators")],
 )
-def test_pulling_is_for_workers_of_eks(words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "job", "pull", *words)
+def test_pulling_is_for_workers_of_eks(words: tuple[str, ...], said: str) -> None:
+    code, _, err = run("job", "pull", *words)
     assert code == Exit.BAD_INPUT
     assert said in err

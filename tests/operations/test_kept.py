@@ -38,15 +38,15 @@ aws.fsx.LustreFileSystem("lustre", subnet_ids=subnet.id, deployment_type="PERSIS
 class Living:
     """A stack that outlives the verbs, as a real one does."""
 
-    def __init__(self, chosen: Target, engine: Engine, account: Account, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, chosen: Target, engine: Engine, account: Account) -> None:
         self.engine, self.account = engine, account
-        self.chosen, self._capsys = chosen, capsys
+        self.chosen = chosen
 
     def wants(self, gib: int) -> None:
         (self.chosen.project.folder / "__main__.py").write_text(PROGRAM.format(gib=gib))
 
     def deploy(self, *words: str) -> tuple[int, str]:
-        code, out, err = run(self._capsys, "deploy", "dev", "--yes", *words)
+        code, out, err = run("deploy", "dev", "--yes", *words)
         return code, out + err
 
     @property
@@ -57,9 +57,7 @@ class Living:
 
 
 @pytest.fixture
-def living(
-    project: Callable[..., Target], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Living]:
+def living(project: Callable[..., Target], monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
     """It has a file system that has just grown to 2400 GiB, and does not grow again for six hours."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     chosen = project(PROGRAM.format(gib=1200))
@@ -72,7 +70,7 @@ def living(
 
         for verbs in (deploy_verbs, change_verbs):
             monkeypatch.setattr(verbs, "open_engine", opened)
-        living = Living(chosen, engine, account, capsys)
+        living = Living(chosen, engine, account)
         assert living.deploy()[0] == Exit.GOOD
         living.wants(2400)
         assert living.deploy()[0] == Exit.GOOD
@@ -80,9 +78,7 @@ def living(
         yield living
 
 
-def test_a_file_system_whose_growth_was_refused_outlives_the_old_size(
-    living: Living, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_system_whose_growth_was_refused_outlives_the_old_size(living: Living) -> None:
     before = living.system
     code, said = living.deploy()
     assert code == Exit.FAILED
@@ -90,7 +86,7 @@ def test_a_file_system_whose_growth_was_refused_outlives_the_old_size(
     assert "desired values of lustre, not the actual ones" in said
     living.wants(2400)
     assert deploy.run(living.chosen, living.engine, "preview").changes == ["lustre (replace)"], "so Pulumi has it"
-    code, out, err = run(capsys, "preview", "dev")
+    code, out, err = run("preview", "dev")
     assert "lustre is removed: every file on it is lost" in out
     assert "The last update of lustre failed" in err
     code, said = living.deploy()
@@ -197,12 +193,7 @@ def test_a_rehearsed_deployment_knows_what_the_last_one_was_made_with(
     (("--yes", "--remove-leftovers"), False, True)],
 )  # fmt: skip
 def test_guarddutys_endpoint_is_removed_after_asking_and_the_rest_is_destroyed(
-    words: tuple[str, ...],
-    answer: bool,
-    again: bool,
-    aws: StubbedAws,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...], answer: bool, again: bool, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = tagged.Leftover(kind=leftovers.GUARDDUTY[0], id="vpce-1", by_aws=True, command="")
     there, asked = [endpoint], []
@@ -223,7 +214,7 @@ def test_guarddutys_endpoint_is_removed_after_asking_and_the_rest_is_destroyed(
     engine, chosen = Planning(), stack(aws)
     monkeypatch.setattr(target, "load", lambda *_: chosen)
     monkeypatch.setattr(deploy_verbs, "open_engine", lambda *_, **__: nullcontext((engine, None)))
-    run(capsys, "destroy", "dev", *words)
+    run("destroy", "dev", *words)
     assert engine.did == ["destroy"] * (2 if again else 1)
     assert there == ([] if again else [endpoint])
     assert [one.split(" hold")[0] for one in asked] == ([] if "--yes" in words else ["GuardDuty's VPC endpoint vpce-1"])

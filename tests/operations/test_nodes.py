@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operations.aws import Aws
 from operations.cluster import nodes
 from operations.failures import Exit, Failure
 from tests.operations.aws import (
@@ -29,7 +28,6 @@ from tests.operations.aws import (
 )
 
 SINFO = 'printf "ip-10-1-1-1|idle|none\\nip-10-1-1-2|down*|Node unexpectedly rebooted\\n"'
-On = Callable[[Aws], None]
 
 
 def test_nodes_come_from_every_page_in_the_configurations_order(aws: StubbedAws) -> None:
@@ -57,13 +55,10 @@ def test_a_controller_that_does_not_run_is_not_asked(aws: StubbedAws) -> None:
         nodes.controller(nodes.list_nodes(stack(aws)))
 
 
-def test_a_cluster_without_nodes_yet_is_an_empty_list(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cluster_without_nodes_yet_is_an_empty_list(aws: StubbedAws) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster("Creating"))
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": []})
-    on(aws)
-    code, out, _ = run(capsys, "node", "list", "dev")
+    code, out, _ = run("node", "list", "dev")
     assert code == Exit.GOOD
     assert "Creating, 0 nodes" in out
 
@@ -107,52 +102,42 @@ def test_people_are_taken_to_the_login_node_else_the_controller_else_a_worker(aw
         nodes.head(nodes.list_nodes(stack(aws)))
 
 
-def test_slurms_state_stands_beside_sagemakers(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_slurms_state_stands_beside_sagemakers(aws: StubbedAws, plugin: Path) -> None:
     command(plugin, "sinfo", SINFO)
     with_nodes(aws)
     with_session(aws, Target=f"sagemaker-cluster:{CLUSTER_ID}_controller-i-controller1")
-    on(aws)
-    code, out, _ = run(capsys, "node", "list", "dev")
+    code, out, _ = run("node", "list", "dev")
     assert code == Exit.GOOD
     assert "down*" in out
     assert "workers-2: Node unexpectedly rebooted" in out
     assert max(map(len, out.splitlines())) <= 100
 
 
-def test_nodes_are_listed_even_where_slurm_cannot_be_asked(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nodes_are_listed_even_where_slurm_cannot_be_asked(aws: StubbedAws, plugin: Path) -> None:
     with_nodes(aws)
     aws.refuse("ssm", "start_session", "AccessDeniedException", "not authorized to perform: ssm:StartSession")
-    on(aws)
-    code, out, err = run(capsys, "node", "list", "dev")
+    code, out, err = run("node", "list", "dev")
     assert code == Exit.GOOD
     assert "workers-2" in out
     assert "state unknown: permission denied" in err
     assert "allow this principal ssm:StartSession" in err
 
 
-def test_nodes_that_are_still_to_come_are_counted_and_listed_by_their_logical_ids(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nodes_that_are_still_to_come_are_counted_and_listed_by_their_logical_ids(aws: StubbedAws) -> None:
     groups = (("controller", "ml.m5.2xlarge", 1), ("workers", "ml.g5.16xlarge", 16))
     aws.answer("sagemaker", "describe_cluster", cluster(groups=groups))
     listed = {"ClusterNodeSummaries": [NODES[0], TO_COME, *NODES[1:]]}
     aws.answer("sagemaker", "list_cluster_nodes", listed, IncludeNodeLogicalIds=True)
-    on(aws)
-    code, out, _ = run(capsys, "node", "list", "dev", "--no-state")
+    code, out, _ = run("node", "list", "dev", "--no-state")
     assert code == Exit.GOOD
     assert "nodes of workers that have no instance yet: 14 " in out
     names = [line.split()[0] for line in out.splitlines()[2:6]]
     assert names == ["controller-1", "workers-1", "workers-2", LOGICAL]
 
 
-def test_without_states_no_session_is_opened(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_states_no_session_is_opened(aws: StubbedAws) -> None:
     with_nodes(aws)
-    on(aws)
-    code, document = run_json(capsys, "node", "list", "dev", "--no-state")
+    code, document = run_json("node", "list", "dev", "--no-state")
     assert (code, len(document)) == (Exit.GOOD, 3)
 
 
@@ -205,16 +190,16 @@ def test_a_node_that_waits_for_hyperpods_patch_says_so(
     assert first.reason == "HyperPod patches its image once it is idle, or uncordons it within a day"
 
 
-def drawn_network(capsys: pytest.CaptureFixture[str], stack: str) -> list[str]:
+def drawn_network(stack: str) -> list[str]:
     """What is drawn of a network, below the cluster's name and without its lines."""
-    code, out, _ = run(capsys, "node", "list", stack, "--topology")
+    code, out, _ = run("node", "list", stack, "--topology")
     assert code == Exit.GOOD
     assert max(map(len, out.splitlines())) <= 80
     return [line.lstrip("│├└─ ") for line in out.splitlines()[1:]]
 
 
 def test_eks_nodes_are_drawn_in_the_network_of_their_labels(
-    aws: StubbedAws, on: On, kubernetes: Callable[..., FakeKubernetes], capsys: pytest.CaptureFixture[str]
+    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
 ) -> None:
     layers = {f"topology.k8s.aws/network-node-layer-{layer}": f"nn-{layer}" for layer in (1, 2, 3)}
     partly = {label: name for label, name in layers.items() if not label.endswith("3")}
@@ -222,11 +207,10 @@ def test_eks_nodes_are_drawn_in_the_network_of_their_labels(
     kubernetes(nodes=given)
     with_nodes_of_eks(aws)
     with_nodes_of_eks(aws)
-    on(aws)
     lack = "workers-2: these lack HyperPod's labels of the network"
-    lines = drawn_network(capsys, "eks-gpu")
+    lines = drawn_network("eks-gpu")
     assert lines == ["nn-1  1 node", "nn-2  1 node", "nn-3  1 node", "workers-1", lack]
-    _, document = run_json(capsys, "node", "list", "eks-gpu", "--topology")
+    _, document = run_json("node", "list", "eks-gpu", "--topology")
     leaf = {"name": "nn-3", "below": [], "nodes": ["workers-1"]}
     middle = {"name": "nn-2", "below": [leaf], "nodes": []}
     assert document == {"tree": [{"name": "nn-1", "below": [middle], "nodes": []}], "unplaced": ["workers-2"]}
@@ -245,18 +229,15 @@ def test_eks_nodes_are_drawn_in_the_network_of_their_labels(
     ],
     ids=["tree", "blocks", "no map"],
 )
-def test_slurms_nodes_are_drawn_in_its_map(
-    shown: str, wanted: list[str], aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_slurms_nodes_are_drawn_in_its_map(shown: str, wanted: list[str], aws: StubbedAws, plugin: Path) -> None:
     command(plugin, "scontrol", f"printf '{shown.encode('unicode_escape').decode()}'")
     with_nodes(aws)
     with_session(aws, Target=f"sagemaker-cluster:{CLUSTER_ID}_controller-i-controller1")
-    on(aws)
-    assert drawn_network(capsys, "dev") == wanted
+    assert drawn_network("dev") == wanted
 
 
-def test_the_network_needs_the_scheduler_and_is_drawn_once(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "node", "list", "dev", "--topology", "--no-state", "--watch")
+def test_the_network_needs_the_scheduler_and_is_drawn_once() -> None:
+    code, _, err = run("node", "list", "dev", "--topology", "--no-state", "--watch")
     assert code == Exit.BAD_INPUT
     assert "--topology does not go with --no-state and --watch" in err
 
@@ -267,19 +248,16 @@ def with_nodes_of_eks(aws: StubbedAws) -> None:
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node("workers", 1), node("workers", 2)]})
 
 
-def test_a_kubeconfig_contains_no_secret_and_is_readable_only_by_its_owner(
-    aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kubeconfig_contains_no_secret_and_is_readable_only_by_its_owner(aws: StubbedAws, tmp_path: Path) -> None:
     aws.answer("eks", "describe_cluster", EKS_CLUSTER)
-    on(aws)
     path = tmp_path / "kube" / "config"
-    assert run(capsys, "kubeconfig", "eks-gpu", "--write", str(path))[0] == Exit.GOOD
+    assert run("kubeconfig", "eks-gpu", "--write", str(path))[0] == Exit.GOOD
     assert path.stat().st_mode & 0o777 == 0o600
     aws.answer("eks", "describe_cluster", EKS_CLUSTER)
     path.write_text("old")
     path.chmod(0o644)
     (tmp_path / "link").symlink_to(path)
-    assert run(capsys, "kubeconfig", "eks-gpu", "--write", str(tmp_path / "link"))[0] == Exit.GOOD
+    assert run("kubeconfig", "eks-gpu", "--write", str(tmp_path / "link"))[0] == Exit.GOOD
     assert (path.stat().st_mode & 0o777, list(path.parent.iterdir())) == (0o600, [path])
     (user,) = yaml.safe_load(path.read_text())["users"]
     wanted = ["eks", "get-token", "--region", "us-west-2", "--cluster-name", "eks-gpu"]
@@ -287,6 +265,6 @@ def test_a_kubeconfig_contains_no_secret_and_is_readable_only_by_its_owner(
     # What the AWS CLI answers with, and kubectl compares (aws eks update-kubeconfig).
     assert user["user"]["exec"]["apiVersion"] == "client.authentication.k8s.io/v1beta1"
     assert "token:" not in path.read_text()
-    code, _, err = run(capsys, "kubeconfig", "dev")
+    code, _, err = run("kubeconfig", "dev")
     assert code == Exit.BAD_INPUT
     assert "Slurm stack" in err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from tests.operations.aws import NODES as DESCRIBED
 from tests.operations.aws import StubbedAws, run, run_json, with_nodes
 from tests.support import config, project
 
-On = Callable[[Aws], None]
 USERS = [{"name": "research1", "uid": 2001}, {"name": "research2", "uid": 2002, "gid": 3000}]
 NODES = ("controller-1", "workers-1", "workers-2")
 THERE = {
@@ -34,10 +32,9 @@ THERE = {
 
 
 @pytest.fixture
-def people(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, on: On, tmp_path: Path) -> list[dict[str, Any]]:
+def people(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, tmp_path: Path) -> list[dict[str, Any]]:
     """The stack's people, in ``dev``."""
     with_nodes(aws)
-    on(aws)
     users = [*USERS]
     here = str(tmp_path / "people.yaml")
 
@@ -80,21 +77,19 @@ def nodes(monkeypatch: pytest.MonkeyPatch, people: list[dict[str, Any]], aws: St
     return found
 
 
-def test_nodes_that_have_everybody_are_good(nodes: Nodes, capsys: pytest.CaptureFixture[str]) -> None:
-    code, found = run_json(capsys, "node", "users", "dev")
+def test_nodes_that_have_everybody_are_good(nodes: Nodes) -> None:
+    code, found = run_json("node", "users", "dev")
     assert code == Exit.GOOD
     assert [(one["node"], one["people"], one["good"]) for one in found] == [(name, 2, True) for name in NODES]
     assert nodes.asked == ["sudo -n /opt/hyperpod/bin/hyperpod-users"] * 3
 
 
-def test_who_is_missing_and_who_is_too_many_is_told_node_by_node(
-    nodes: Nodes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_who_is_missing_and_who_is_too_many_is_told_node_by_node(nodes: Nodes) -> None:
     other = {"uid": 2009, "gid": 2009, "enabled": True}
     wrong = {"research1": {**THERE["research1"], "uid": 2005}, "research2": {**THERE["research2"], "enabled": False}}
     nodes.said["workers-1"] = {"people": {**wrong, "left": other}, "digest": "old"}
     nodes.said["workers-2"] = (127, "sudo: /opt/hyperpod/bin/hyperpod-users: command not found")
-    code, out, err = run(capsys, "node", "users", "dev")
+    code, out, err = run("node", "users", "dev")
     assert code == Exit.FAILED
     rows = {line.split()[1]: line.split() for line in out.splitlines()[2:5]}
     assert rows["controller-1"] == ["PASS", "controller-1", "2", "-", "-"]
@@ -105,18 +100,18 @@ def test_who_is_missing_and_who_is_too_many_is_told_node_by_node(
 
 
 def test_the_list_of_the_bucket_is_applied_everywhere_and_nobody_is_locked_unasked(
-    nodes: Nodes, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
+    nodes: Nodes, aws: StubbedAws
 ) -> None:
     left = {"left": {"uid": 2009, "gid": 2009, "enabled": True}}
     nodes.said["workers-1"] = {"people": {**THERE, **left}, "digest": "old"}
-    code, _, err = run(capsys, "apply", "dev", "--part", "people")
+    code, _, err = run("apply", "dev", "--part", "people")
     assert code == Exit.BAD_INPUT
     assert "people: workers-1: lock left" in err
     assert "Apply, lock the accounts of left and end their jobs and processes?" in err
     assert len(nodes.asked) == 3
     with_nodes(aws)
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": list(DESCRIBED)})
-    code, _, err = run(capsys, "apply", "dev", "--part", "people", "--yes")
+    code, _, err = run("apply", "dev", "--part", "people", "--yes")
     assert code == Exit.FAILED, "workers-1 still says that it has another list"
     assert "Next: hyperpod deploy dev, then hyperpod apply dev" in err
     (line,) = set(nodes.asked[-3:])
@@ -124,12 +119,10 @@ def test_the_list_of_the_bucket_is_applied_everywhere_and_nobody_is_locked_unask
     assert line.endswith("/lifecycle/hyperpod_people.json --region us-west-2")
 
 
-def test_a_stack_without_people_locks_those_it_had(
-    nodes: Nodes, people: list[dict[str, Any]], aws: StubbedAws, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stack_without_people_locks_those_it_had(nodes: Nodes, people: list[dict[str, Any]], aws: StubbedAws) -> None:
     people.clear()
     nodes.said = {name: {"people": {}, "digest": ""} for name in NODES}
-    code, out, _ = run(capsys, "apply", "dev", "--part", "people", "--yes")
+    code, out, _ = run("apply", "dev", "--part", "people", "--yes")
     assert (code, out) == (Exit.GOOD, "people: nothing to change\n"), "a node that never had people"
     asked = Target(project("dev"), config("dev"), aws)
     with_nodes(aws)
@@ -137,21 +130,20 @@ def test_a_stack_without_people_locks_those_it_had(
     assert nodes.asked[-1] == "sudo -n /opt/hyperpod/bin/hyperpod-users --nobody"
 
 
-def test_trouble_on_a_node_is_told(nodes: Nodes, aws: StubbedAws, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trouble_on_a_node_is_told(nodes: Nodes, aws: StubbedAws) -> None:
     nodes.said["workers-1"] = {**nodes.said["workers-1"], "warnings": ["research1 has no keys: x"]}
     nodes.said["workers-2"] = (0, "a banner")
-    code, out, _ = run(capsys, "node", "users", "dev")
+    code, out, _ = run("node", "users", "dev")
     assert code == Exit.FAILED
     assert "workers-1: research1 has no keys: x" in out
     assert "workers-2: not understood: a banner" in out
     nodes.said = dict.fromkeys(NODES)
     for words in (("node", "users", "dev"), ("apply", "dev", "--part", "people", "--dry-run")):
         with_nodes(aws)
-        assert run(capsys, *words)[0] == Exit.CANNOT_KNOW
+        assert run(*words)[0] == Exit.CANNOT_KNOW
 
 
-def test_pods_have_no_accounts(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
-    on(aws)
-    code, _, err = run(capsys, "node", "users", "eks-gpu")
+def test_pods_have_no_accounts(aws: StubbedAws) -> None:
+    code, _, err = run("node", "users", "eks-gpu")
     assert code == Exit.BAD_INPUT
     assert "hyperpod:teams" in err

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from operations.aws import Aws
 from operations.cluster import scale
 from operations.commands.deploy import open_engine
 from operations.deployment import preflight
@@ -112,14 +110,7 @@ def test_a_part_that_is_over_counts_for_nothing(aws: StubbedAws) -> None:
     [("ResourceNotFound", "FAIL", "there is no plan of that name"), ("AccessDenied", "UNKNOWN", "permission denied")],
 )
 def test_a_plan_that_is_not_there_fails_and_one_that_nobody_may_see_is_unknown(
-    code: str,
-    result: str,
-    said: str,
-    aws: StubbedAws,
-    on: Callable[[Aws], None],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Any,
+    code: str, result: str, said: str, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     aws.refuse("sagemaker", "describe_training_plan", code)
     (found,) = checked(
@@ -134,8 +125,7 @@ def test_a_plan_that_is_not_there_fails_and_one_that_nobody_may_see_is_unknown(
     monkeypatch.setattr(plans, "users", lambda _: {ARN: []})
     monkeypatch.setattr(plans, "check", lambda *_: found)
     monkeypatch.setattr(quotas, "check", lambda _: [])
-    on(aws)
-    shown, out, _ = run(capsys, "quotas", "dev")
+    shown, out, _ = run("quotas", "dev")
     assert shown == (Exit.FAILED if result == "FAIL" else Exit.CANNOT_KNOW)
     assert f"{result} sagemaker: training plan p5-week" in " ".join(out.split())
     assert "Request" not in out

@@ -117,20 +117,18 @@ More: hyperpod explain HP002, or docs/troubleshooting.md#hp002
 
 
 @pytest.mark.slow
-def test_a_vpc_is_told_by_all_its_defects_at_once_and_deployed_into_when_they_are_mended(
-    account: Opened, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_vpc_is_told_by_all_its_defects_at_once_and_deployed_into_when_they_are_mended(account: Opened) -> None:
     made = account(network=OWN)
     shut(made.client("ec2"))
     without_way_out(made.client("ec2"))
-    code, out, err = run(capsys, "deploy", "dev", "--yes")
+    code, out, err = run("deploy", "dev", "--yes")
     assert (code, out, made.creates) == (Exit.BAD_INPUT, "", 0)
     assert _IDS.sub(r"\1-ID", err) == SHUT
-    code, out, err = run(capsys, "preview", "dev")
+    code, out, err = run("preview", "dev")
     assert (code, err.count("Warning: ")) == (Exit.GOOD, 7)
     assert "1 to create: hyperpod-cluster" in out
     mended(made.client("ec2"))
-    code, out, err = run(capsys, "deploy", "dev", "--yes")
+    code, out, err = run("deploy", "dev", "--yes")
     assert (code, "Warning" in err) == (Exit.GOOD, False), err
     assert "dev is deployed" in out
     assert VPC in out
@@ -266,17 +264,17 @@ LIMITS = {"ml.g5.16xlarge": 0, "lustre-file-systems": 0, "vpcs": 1, "elastic-ips
 
 
 def test_what_an_account_lacks_is_told_at_once_and_nothing_is_made(
-    account: Opened, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    account: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = account("dev", LIMITS, availabilityZoneId="usw2-az4", nodeRecovery="None", observability=METRICS)
     # moto has one in every account.
     ssoadmin_backends[ACCOUNT_ID][made.region].instances.clear()
-    code, out, err = run(capsys, "deploy", "dev", "--yes")
+    code, out, err = run("deploy", "dev", "--yes")
     assert (code, out, made.creates) == (Exit.BAD_INPUT, "", 0)
     request = "aws service-quotas request-service-quota-increase --region us-west-2 --service-code"
     assert err.replace(request, "REQUEST") == LACKING
     monkeypatch.setattr(verbs, "settle", lambda *_, **__: _stop())
-    code, _, err = run(capsys, "deploy", "dev", "--yes", "--anyway")
+    code, _, err = run("deploy", "dev", "--yes", "--anyway")
     assert (code, err.count("Warning: "), "it went on" in err) == (Exit.FAILED, 7, True), err
 
 

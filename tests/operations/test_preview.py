@@ -103,7 +103,7 @@ def test_what_is_created_is_counted_and_what_else_changes_is_named() -> None:
 
 
 def test_a_preview_of_a_deployed_stack_shows_what_differs(
-    project: Callable[..., Target], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    project: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = project(
         PROGRAM.replace("retention_in_days={days}", "retention_in_days=days").replace("{{", "{").replace("}}", "}")
@@ -113,8 +113,8 @@ def test_a_preview_of_a_deployed_stack_shows_what_differs(
         assert deploy.run(chosen, engine, "up").succeeded
         engine.configure({"hyperpod:workers[0].name": "x"})
         monkeypatch.setattr("operations.commands.deploy.open_engine", lambda *_, **__: nullcontext((engine, account)))
-        _, out, _ = run(capsys, "preview", "dev", "--rehearse", "--diff")
-        _, said, _ = run(capsys, "preview", "dev", "--rehearse", "--json")
+        _, out, _ = run("preview", "dev", "--rehearse", "--diff")
+        _, said, _ = run("preview", "dev", "--rehearse", "--json")
     assert out.splitlines() == [
         "  later (aws:cloudwatch/logGroup:LogGroup)",
         "    retentionInDays: 7 -> 1",

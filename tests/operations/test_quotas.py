@@ -78,14 +78,11 @@ def unused(aws: StubbedAws) -> None:
 
 @pytest.mark.parametrize("pages", [1, 3])
 @pytest.mark.parametrize("name", READY_STACKS)
-def test_a_fresh_account_is_told_exactly_what_to_ask_for(
-    name: str, pages: int, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fresh_account_is_told_exactly_what_to_ask_for(name: str, pages: int, aws: StubbedAws) -> None:
     target = stack(aws, name)
     with_limits(aws, target, FRESH, pages)
     unused(aws)
-    on(aws)
-    code, checks = run_json(capsys, "quotas", name)
+    code, checks = run_json("quotas", name)
     assert code == Exit.FAILED
     failed = {one["name"]: one for one in checks if one["result"] == "FAIL"}
     types = {group.type.name for group in target.config.instance_groups}
@@ -99,28 +96,22 @@ def test_a_fresh_account_is_told_exactly_what_to_ask_for(
 
 
 @pytest.mark.parametrize("name", READY_STACKS)
-def test_enough_of_everything_passes_and_reads_well(
-    name: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_enough_of_everything_passes_and_reads_well(name: str, aws: StubbedAws) -> None:
     target = stack(aws, name)
     with_limits(aws, target, plenty(target))
     unused(aws)
-    on(aws)
-    code, out, _ = run(capsys, "quotas", name)
+    code, out, _ = run("quotas", name)
     assert code == Exit.GOOD, out
     assert "All quotas are large enough." in out
     assert max(map(len, out.splitlines())) <= 130
 
 
-def test_a_service_missing_in_the_region_is_unknown_and_the_others_are_still_searched(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_service_missing_in_the_region_is_unknown_and_the_others_are_still_searched(aws: StubbedAws) -> None:
     target = stack(aws, "eks-gpu")
     with_limits(aws, target, plenty(target))
     unused(aws)
     aws.break_off("eks", EndpointConnectionError(endpoint_url="https://eks.us-west-2.amazonaws.com"))
-    on(aws)
-    code, checks = run_json(capsys, "quotas", "eks-gpu")
+    code, checks = run_json("quotas", "eks-gpu")
     assert code == Exit.CANNOT_KNOW
     assert [(one["name"], "eks.us-west-2" in one["why"]) for one in checks if one["result"] != "PASS"] == [
         ("Clusters", True)
@@ -136,12 +127,9 @@ def test_a_limit_below_the_stacks_own_need_fails_whatever_others_use(aws: Stubbe
     assert (found.used, found.result) == (None, "FAIL")
 
 
-def test_without_credentials_it_lists_what_the_stack_needs_and_how_to_log_in(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_credentials_it_lists_what_the_stack_needs_and_how_to_log_in(aws: StubbedAws) -> None:
     aws.break_off("service-quotas", NoCredentialsError())
-    on(aws)
-    code, out, err = run(capsys, "quotas", "dev")
+    code, out, err = run("quotas", "dev")
     assert code == Exit.CANNOT_KNOW
     assert "aws sso login" in err
     assert all(str(quota.code or quota.name) in " ".join(out.split()) for quota in needed(config("dev")))
@@ -239,10 +227,10 @@ def test_spot_nodes_of_other_clusters_count_against_the_quota_of_spot_nodes(aws:
     [("AccessDeniedException", "permission denied"), ("ThrottlingException", "throttled"), ("Odd", "Odd")],
 )
 def test_what_cannot_be_seen_is_unknown_and_says_why(
-    refusing: Callable[..., RefusingAws], code: str, said: str, on: On, capsys: pytest.CaptureFixture[str]
+    refusing: Callable[..., RefusingAws], code: str, said: str, on: On
 ) -> None:
     on(refusing(code))
-    ended, out, _ = run(capsys, "quotas", "dev")
+    ended, out, _ = run("quotas", "dev")
     assert ended == Exit.CANNOT_KNOW
     assert "PASS" not in out
     assert said in out

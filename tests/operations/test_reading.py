@@ -44,23 +44,21 @@ def test_every_speaker_gets_an_answer_of_every_answers_name() -> None:
     assert all(reading.kinds()[-1].answer(one) for one in reading.speakers())
 
 
-def test_an_unknown_error_is_explained_by_its_words_and_says_that_it_is_unknown(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_unknown_error_is_explained_by_its_words_and_says_that_it_is_unknown() -> None:
     text = "NodeClaim.karpenter.sh failed: api error AccessDenied: cannot perform: iam:GetThing on resource: arn:aws:x"
     assert advice.matching("quux: no route to the thing at all") is None
-    code, out, _ = run(capsys, "explain", "slurm_update error: Invalid node state transition")
+    code, out, _ = run("explain", "slurm_update error: Invalid node state transition")
     assert code == Exit.GOOD
     assert out.startswith("No known failure matches. By its words: ")
     assert "Next: `scontrol show node NODE`" in out
     assert "Log: `journalctl -u slurmctld` on the controller" in out
     assert reading.read(text).nouns["action"] == "iam:GetThing"  # type: ignore[union-attr]
-    _, found = run_json(capsys, "explain", "GOROOT: unheard of, connection refused by 10.0.0.9")
+    _, found = run_json("explain", "GOROOT: unheard of, connection refused by 10.0.0.9")
     assert (found["code"], found["reading"]["kind"]) == ("", "unreachable")
 
 
-def test_a_known_failure_goes_before_what_the_words_tell(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "explain", "NCCL WARN Bootstrap : no socket interface found")[1].startswith("HP")
+def test_a_known_failure_goes_before_what_the_words_tell() -> None:
+    assert run("explain", "NCCL WARN Bootstrap : no socket interface found")[1].startswith("HP")
 
 
 @pytest.mark.parametrize("text", ["Loss is 2.31 at step 100", "job 82 is running", "everything is well", "a b c"])
@@ -75,6 +73,6 @@ def test_of_a_log_the_first_line_that_reports_an_error_is_read() -> None:
     assert (found.speaker, found.kind) == ("slurmd", "denied")
 
 
-def test_one_word_that_is_an_errors_name_is_read_and_a_misspelt_key_is_not(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "explain", "UnknownSubnetFault")[1].startswith("No known failure matches")
-    assert run(capsys, "explain", "fsx.storageGB")[0] == Exit.BAD_INPUT
+def test_one_word_that_is_an_errors_name_is_read_and_a_misspelt_key_is_not() -> None:
+    assert run("explain", "UnknownSubnetFault")[1].startswith("No known failure matches")
+    assert run("explain", "fsx.storageGB")[0] == Exit.BAD_INPUT

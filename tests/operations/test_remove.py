@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from operations.aws import SERVED, Aws
+from operations.aws import SERVED
 from operations.cluster import draining, remove
 from operations.cluster import nodes as cluster_nodes
 from operations.failures import Exit, Failure
@@ -38,9 +37,8 @@ FAILED = {"NodeId": "i-workers2", "Code": "NodeIdInUse", "Message": "The node is
 
 
 @pytest.fixture
-def slurm(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, on: Callable[[Aws], None]) -> Slurm:
+def slurm(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws) -> Slurm:
     with_nodes(aws, *NODES, TO_COME)
-    on(aws)
     monkeypatch.setattr(remove, "_AGAIN_SECONDS", 0.0)
     return answering(monkeypatch)
 
@@ -61,11 +59,11 @@ def deleted(aws: StubbedAws, *there: dict[str, Any], count: int = 1, **answer: A
 
 
 def test_named_workers_are_drained_then_deleted_and_the_count_follows(
-    slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
+    slurm: Slurm, engine: Planning, aws: StubbedAws
 ) -> None:
     slurm.jobs = ["7", "8"]
     deleted(aws, *NODES[:2], Successful=["i-workers2"])
-    code, out, told = run(capsys, "node", "remove", "dev", "i-workers2", "--yes")
+    code, out, told = run("node", "remove", "dev", "i-workers2", "--yes")
     assert code == Exit.GOOD
     assert "workers-2: ml.g5.16xlarge, i-workers2, ip-10-1-1-2" in told
     assert "7  llama  ann: ends first" in told
@@ -77,24 +75,24 @@ def test_named_workers_are_drained_then_deleted_and_the_count_follows(
 
 
 def test_a_node_without_an_instance_is_removed_by_its_logical_id_and_nothing_is_drained(
-    slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
+    slurm: Slurm, engine: Planning, aws: StubbedAws
 ) -> None:
     aws.answer("sagemaker", "batch_delete_cluster_nodes", {"SuccessfulNodeLogicalIds": [LOGICAL]}, NodeIds=None)
     # It has got an instance meanwhile.
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [{**TO_COME, "InstanceId": "i-new"}]})
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [*NODES[:2]]})
     aws.answer("sagemaker", "describe_cluster", cluster(groups=GROUPS))
-    code, found = run_json(capsys, "node", "remove", "dev", LOGICAL, "--yes")
+    code, found = run_json("node", "remove", "dev", LOGICAL, "--yes")
     assert (code, found["removed"], found["counts"]) == (Exit.GOOD, [LOGICAL], {"workers": 1})
     assert slurm.did == []
     aws.assert_all_asked()
 
 
 def test_a_node_that_aws_refuses_stays_takes_jobs_again_and_counts(
-    slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
+    slurm: Slurm, engine: Planning, aws: StubbedAws
 ) -> None:
     deleted(aws, NODES[0], NODES[2], Successful=["i-workers1"], Failed=[FAILED])
-    code, found = run_json(capsys, "node", "remove", "dev", "i-workers1", "i-workers2", "--yes")
+    code, found = run_json("node", "remove", "dev", "i-workers1", "i-workers2", "--yes")
     assert code == Exit.FAILED
     assert found["refused"] == {"workers-2": "NodeIdInUse: The node is in use by another operation."}
     assert (found["removed"], found["counts"]) == (["i-workers1"], {"workers": 1})
@@ -103,11 +101,11 @@ def test_a_node_that_aws_refuses_stays_takes_jobs_again_and_counts(
 
 
 def test_where_aws_refuses_all_the_configuration_and_slurm_are_as_before(
-    slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
+    slurm: Slurm, engine: Planning, aws: StubbedAws
 ) -> None:
     # Developer Guide, "Scale down a SageMaker HyperPod cluster": 400 where all fail, or while the cluster changes.
     aws.refuse("sagemaker", "batch_delete_cluster_nodes", "ValidationException", "Cluster is in Updating state")
-    code, _, told = run(capsys, "node", "remove", "dev", "i-workers1", "--yes")
+    code, _, told = run("node", "remove", "dev", "i-workers1", "--yes")
     assert code == Exit.FAILED
     assert "Cluster is in Updating state" in told
     assert engine.did[-1] == "restore"
@@ -115,52 +113,46 @@ def test_where_aws_refuses_all_the_configuration_and_slurm_are_as_before(
 
 
 def test_a_scheduler_that_cannot_be_asked_stops_a_removal_and_not_one_now(
-    slurm: Slurm,
-    engine: Planning,
-    aws: StubbedAws,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    slurm: Slurm, engine: Planning, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(*_: object, **__: object) -> None:
         raise Failure("the controller does not answer")
 
     monkeypatch.setattr(draining, "drain_slurm", lost)
-    code, _, told = run(capsys, "node", "remove", "dev", "i-workers2", "--yes")
+    code, _, told = run("node", "remove", "dev", "i-workers2", "--yes")
     assert (code, engine.did) == (Exit.FAILED, [])
     with_nodes(aws, *NODES, TO_COME)
     deleted(aws, *NODES[:2], Successful=["i-workers2"])
-    code, out, told = run(capsys, "node", "remove", "dev", "i-workers2", "--yes", "--now")
+    code, out, told = run("node", "remove", "dev", "i-workers2", "--yes", "--now")
     assert (code, "Removed workers-2" in out) == (Exit.GOOD, True)
     assert "not drained: the controller does not answer" in told
     # A served rehearsal has no scheduler to ask.
     monkeypatch.setenv(SERVED, str(ROOT))
     with_nodes(aws, *NODES, TO_COME)
     deleted(aws, *NODES[:2], Successful=["i-workers2"])
-    assert run(capsys, "node", "remove", "dev", "i-workers2", "--yes")[0] == Exit.GOOD
+    assert run("node", "remove", "dev", "i-workers2", "--yes")[0] == Exit.GOOD
 
 
 def test_nothing_is_deleted_where_jobs_do_not_end_and_now_does_not_wait(
-    slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
+    slurm: Slurm, engine: Planning, aws: StubbedAws
 ) -> None:
     slurm.jobs = ["7"] * 9
-    code, _, told = run(capsys, "node", "remove", "dev", "i-workers1", "--yes", "--timeout", "0")
+    code, _, told = run("node", "remove", "dev", "i-workers1", "--yes", "--timeout", "0")
     assert code == Exit.FAILED
     assert "did not end within 0 s" in told
     assert "--now" in told
     assert (slurm.did[-1], engine.did) == (f"NodeName={ONE} State=RESUME", [])
     with_nodes(aws)
     deleted(aws, NODES[0], NODES[2], Successful=["i-workers1"])
-    code, _, told = run(capsys, "node", "remove", "dev", "i-workers1", "--yes", "--now")
+    code, _, told = run("node", "remove", "dev", "i-workers1", "--yes", "--now")
     assert code == Exit.GOOD
     assert "nobody waits for the jobs" in told
     assert slurm.did[-1] == f"NodeName={ONE} {DRAIN}"
 
 
-def test_a_count_that_did_not_fall_at_aws_is_said(
-    slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_count_that_did_not_fall_at_aws_is_said(slurm: Slurm, engine: Planning, aws: StubbedAws) -> None:
     deleted(aws, *NODES[:2], count=2, Successful=["i-workers2"])
-    _, _, told = run(capsys, "node", "remove", "dev", "i-workers2", "--yes")
+    _, _, told = run("node", "remove", "dev", "i-workers2", "--yes")
     assert "SageMaker still wants more nodes in workers (2): hyperpod deploy dev" in told
 
 
@@ -173,18 +165,14 @@ def test_a_count_that_did_not_fall_at_aws_is_said(
         (("wrokers-1",), "did you mean workers-1?"),
     ],
 )
-def test_a_wrong_node_is_refused_before_any_is_drained(
-    names: tuple[str, ...], said: str, slurm: Slurm, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, told = run(capsys, "node", "remove", "dev", *names, "--yes")
+def test_a_wrong_node_is_refused_before_any_is_drained(names: tuple[str, ...], said: str, slurm: Slurm) -> None:
+    code, _, told = run("node", "remove", "dev", *names, "--yes")
     assert (code, slurm.did) == (Exit.BAD_INPUT, [])
     assert said in told
 
 
-def test_without_a_yes_no_node_goes(
-    slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, told = run(capsys, "node", "remove", "dev", "workers-1", ONE)
+def test_without_a_yes_no_node_goes(slurm: Slurm, engine: Planning, aws: StubbedAws) -> None:
+    code, _, told = run("node", "remove", "dev", "workers-1", ONE)
     assert (code, slurm.did, engine.did) == (Exit.BAD_INPUT, ["squeue"], [])
     assert "Remove 1 nodes?" in told
     aws.assert_all_asked()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from operations.aws import Aws
 from operations.cluster import draining, run_scripts, sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
@@ -65,9 +63,8 @@ class Slurm:
 
 
 @pytest.fixture
-def slurm(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, on: Callable[[Aws], None]) -> Slurm:
+def slurm(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws) -> Slurm:
     with_nodes(aws)
-    on(aws)
     return answering(monkeypatch)
 
 
@@ -83,10 +80,8 @@ ONE, TWO = "ip-10-1-1-1", "ip-10-1-1-2"
 DRAIN = "State=DRAIN Reason=hyperpod node run-scripts"
 
 
-def test_the_controller_comes_first_and_workers_are_drained_one_after_the_other(
-    slurm: Slurm, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, found = run_json(capsys, *RUN)
+def test_the_controller_comes_first_and_workers_are_drained_one_after_the_other(slurm: Slurm) -> None:
+    code, found = run_json(*RUN)
     assert code == Exit.GOOD
     plan, *did = slurm.did
     assert plan == "squeue"
@@ -101,9 +96,9 @@ def test_the_controller_comes_first_and_workers_are_drained_one_after_the_other(
     assert (found["not_run"], found["good"]) == ([], True)
 
 
-def test_so_many_nodes_at_once_and_their_jobs_end_first(slurm: Slurm, capsys: pytest.CaptureFixture[str]) -> None:
+def test_so_many_nodes_at_once_and_their_jobs_end_first(slurm: Slurm) -> None:
     slurm.jobs = ["7", "8", "9"]
-    code, _, told = run(capsys, *RUN, "workers", "--at-once", "2")
+    code, _, told = run(*RUN, "workers", "--at-once", "2")
     assert code == Exit.GOOD
     assert "7  llama  ann: goes on; its node waits for it" in told
     _, drained, *waited, one, two, resumed = slurm.did
@@ -113,18 +108,16 @@ def test_so_many_nodes_at_once_and_their_jobs_end_first(slurm: Slurm, capsys: py
     assert resumed == f"NodeName={ONE},{TWO} State=RESUME"
 
 
-def test_without_draining_slurm_is_asked_for_nothing(slurm: Slurm, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, _ = run(capsys, *RUN, "workers-2", "--no-drain")
+def test_without_draining_slurm_is_asked_for_nothing(slurm: Slurm) -> None:
+    code, _, _ = run(*RUN, "workers-2", "--no-drain")
     assert code == Exit.GOOD
     assert slurm.did == ["squeue", "workers-2"]
 
 
-def test_a_node_that_somebody_else_has_taken_out_stays_out_and_one_of_an_earlier_run_comes_back(
-    slurm: Slurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_that_somebody_else_has_taken_out_stays_out_and_one_of_an_earlier_run_comes_back(slurm: Slurm) -> None:
     slurm.states = {ONE: "drained", TWO: "drained"}
     slurm.reasons = {ONE: "ann looks at its disk", TWO: run_scripts.REASON}
-    code, _, _ = run(capsys, *RUN, "workers", "--at-once", "2")
+    code, _, _ = run(*RUN, "workers", "--at-once", "2")
     assert code == Exit.GOOD
     assert [line for line in slurm.did if "=" in line] == [f"NodeName={TWO} {DRAIN}", f"NodeName={TWO} State=RESUME"]
 
@@ -132,11 +125,9 @@ def test_a_node_that_somebody_else_has_taken_out_stays_out_and_one_of_an_earlier
 @pytest.mark.parametrize(
     ("broken", "why"), [("step slurm failed: no slurmd", "step slurm failed: no slurmd"), (None, "the session ended")]
 )
-def test_it_stops_at_the_first_that_fails_which_stays_out(
-    slurm: Slurm, capsys: pytest.CaptureFixture[str], broken: str | None, why: str
-) -> None:
+def test_it_stops_at_the_first_that_fails_which_stays_out(slurm: Slurm, broken: str | None, why: str) -> None:
     slurm.broken = {"workers-1": broken}
-    code, out, _ = run(capsys, *RUN)
+    code, out, _ = run(*RUN)
     assert code == Exit.FAILED
     assert why in out
     assert "workers-1 gets no jobs until" in out
@@ -144,8 +135,8 @@ def test_it_stops_at_the_first_that_fails_which_stays_out(
     assert slurm.did[-1] == "workers-1"
 
 
-def test_each_step_is_shown(slurm: Slurm, capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(capsys, *RUN, "controller")
+def test_each_step_is_shown(slurm: Slurm) -> None:
+    _, out, _ = run(*RUN, "controller")
     assert out.splitlines()[0] == "controller-1: ok after 1.8 s, 3 files changed"
     assert [line.split() for line in out.splitlines()[2:]] == [
         ["fsx", "0.20", "ok", "mounted"],
@@ -153,25 +144,21 @@ def test_each_step_is_shown(slurm: Slurm, capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
-def test_nodes_whose_jobs_do_not_end_go_back_to_slurm_unchanged(
-    slurm: Slurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nodes_whose_jobs_do_not_end_go_back_to_slurm_unchanged(slurm: Slurm) -> None:
     slurm.jobs = ["7"] * 9
-    code, _, told = run(capsys, *RUN, "workers-1", "--timeout", "0")
+    code, _, told = run(*RUN, "workers-1", "--timeout", "0")
     assert code == Exit.FAILED
     assert "did not end within 0 s" in told
     assert slurm.did[-1] == f"NodeName={ONE} State=RESUME"
     assert "workers-1" not in slurm.did
 
 
-def test_no_script_runs_without_a_yes_or_for_a_name_that_is_none(
-    slurm: Slurm, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, told = run(capsys, "node", "run-scripts", "dev", "controller")
+def test_no_script_runs_without_a_yes_or_for_a_name_that_is_none(slurm: Slurm, aws: StubbedAws) -> None:
+    code, _, told = run("node", "run-scripts", "dev", "controller")
     assert (code, slurm.did) == (Exit.BAD_INPUT, ["squeue"])
     assert "Run the scripts on 1 nodes?" in told
     with_nodes(aws)
-    code, _, told = run(capsys, *RUN, "wrokers-1")
+    code, _, told = run(*RUN, "wrokers-1")
     assert (code, slurm.did) == (Exit.BAD_INPUT, ["squeue"])
     assert "did you mean workers-1?" in told
 

@@ -21,10 +21,10 @@ from tests.support import ROOT
 
 @pytest.mark.slow
 def test_scaling_in_the_embedded_account_changes_the_cluster_and_never_the_file_system(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    code, out, err = run(capsys, "scale", "dev", "workers", "4", "--rehearse", "--json")
+    code, out, err = run("scale", "dev", "workers", "4", "--rehearse", "--json")
     assert code == Exit.GOOD
     report = json.loads(out)
     assert report["counts"]["update"] == 1
@@ -40,10 +40,8 @@ def test_scaling_in_the_embedded_account_changes_the_cluster_and_never_the_file_
         (("workers", "100000"), "hyperpod:"),
     ],
 )
-def test_a_size_that_cannot_be_is_refused_before_anything_happens(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, err = run(capsys, "scale", "dev", *words, "--rehearse")
+def test_a_size_that_cannot_be_is_refused_before_anything_happens(words: tuple[str, ...], said: str) -> None:
+    code, _, err = run("scale", "dev", *words, "--rehearse")
     assert code == Exit.BAD_INPUT
     assert said in err
 
@@ -95,7 +93,7 @@ def test_scaling_below_the_minimum_lowers_the_minimum_too(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_refused_scaling_leaves_the_configuration_as_it_was(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Callable[..., Target]
+    monkeypatch: pytest.MonkeyPatch, project: Callable[..., Target]
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     chosen = project()
@@ -110,7 +108,7 @@ def test_a_refused_scaling_leaves_the_configuration_as_it_was(
             seen.append(f"{verb} {self._project.config['hyperpod:workers']}")
 
         monkeypatch.setattr(EmbeddedEngine, verb, noted)
-    code, _, err = run(capsys, "scale", "dev", "workers", "5", "--rehearse")
+    code, _, err = run("scale", "dev", "workers", "5", "--rehearse")
     assert code == Exit.FAILED
     assert "the file system would go" in err
     assert '"count": 5' in seen[0]
@@ -121,8 +119,8 @@ def _refuse(planned: object) -> None:
     raise Failure("the file system would go")
 
 
-def test_what_if_names_limits_quotas_and_dollars_and_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "scale", "slurm-gpu", "workers", "1000", "--what-if", "--json")
+def test_what_if_names_limits_quotas_and_dollars_and_changes_nothing() -> None:
+    code, out, _ = run("scale", "slurm-gpu", "workers", "1000", "--what-if", "--json")
     found = json.loads(out)
     assert code == Exit.FAILED
     assert [limit["name"] for limit in found["limits"] if limit["exceeded"]] == ["network-interfaces"]
@@ -131,7 +129,7 @@ def test_what_if_names_limits_quotas_and_dollars_and_changes_nothing(capsys: pyt
     assert found["fsx_mbps"] == 300
     # 1,000 x 10 GiB at 100 Gbps.
     assert round(found["image_pull_seconds"]) == 859
-    code, out, _ = run(capsys, "scale", "slurm-gpu", "workers", "100", "--what-if")
+    code, out, _ = run("scale", "slurm-gpu", "workers", "100", "--what-if")
     assert code == Exit.GOOD
     assert "155 nodes" in out
     assert "each of 800 accelerators" in out

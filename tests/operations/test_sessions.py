@@ -6,13 +6,11 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
 
-from operations.aws import Aws
 from operations.cluster import nodes, sessions
 from operations.failures import Exit, Failure, described
 from tests.operations.aws import (
@@ -27,17 +25,12 @@ from tests.operations.aws import (
     with_session,
 )
 
-On = Callable[[Aws], None]
 
-
-def test_a_command_ends_with_its_own_exit_code_and_output(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_ends_with_its_own_exit_code_and_output(aws: StubbedAws, plugin: Path) -> None:
     with_nodes(aws)
     with_session(aws, DocumentName="AWS-StartNonInteractiveCommand")
-    on(aws)
     words = ("node", "exec", "dev", "controller", "--", "echo out; echo err >&2; exit 7")
-    assert run(capsys, *words)[:2] == (7, "out\nerr\n")
+    assert run(*words)[:2] == (7, "out\nerr\n")
 
 
 @pytest.mark.parametrize(
@@ -64,11 +57,10 @@ def test_any_shell_line_arrives_whole(line: str, output: str | None, code: int, 
     assert output is None or ran.output == output
 
 
-def test_arguments_keep_their_spaces(aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments_keep_their_spaces(aws: StubbedAws, plugin: Path) -> None:
     with_nodes(aws)
     with_session(aws)
-    on(aws)
-    code, out, _ = run(capsys, "node", "exec", "dev", "workers-1", "--json", "--", "printf", "%s|", "a b", "c'd")
+    code, out, _ = run("node", "exec", "dev", "workers-1", "--json", "--", "printf", "%s|", "a b", "c'd")
     assert code == Exit.GOOD
     assert json.loads(out) == {"node": "workers-1", "instance_id": "i-workers1", "exit_code": 0, "output": "a b|c'd|\n"}
 
@@ -164,24 +156,18 @@ def test_a_node_that_is_not_running_takes_no_session(aws: StubbedAws, plugin: Pa
         sessions.run_remote(target, nodes.list_nodes(target)[0], "true")
 
 
-def test_a_machine_without_the_plugin_is_told_where_it_is(
-    aws: StubbedAws, on: On, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_machine_without_the_plugin_is_told_where_it_is(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with_nodes(aws)
-    on(aws)
-    code, _, err = run(capsys, "node", "connect", "dev")
+    code, _, err = run("node", "connect", "dev")
     assert code == Exit.CANNOT_KNOW
     assert "install-plugin" in err
 
 
-def test_connect_opens_a_shell_without_a_document(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_connect_opens_a_shell_without_a_document(aws: StubbedAws, plugin: Path) -> None:
     with_nodes(aws)
     with_session(aws)
-    on(aws)
-    code, _, err = run(capsys, "node", "connect", "dev", "workers-2")
+    code, _, err = run("node", "connect", "dev", "workers-2")
     assert code == Exit.GOOD
     (call,) = calls(plugin)
     assert call["request"] == {"Target": f"sagemaker-cluster:{CLUSTER_ID}_workers-i-workers2"}
@@ -233,13 +219,10 @@ def test_a_session_is_the_profiles_and_a_terminals_line_ends_are_taken_off(
     assert call["arguments"][3] == "training"
 
 
-def test_ssh_takes_the_configuration(
-    aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ssh_takes_the_configuration(aws: StubbedAws, tmp_path: Path) -> None:
     with_nodes(aws, node("controller", 1), node("workers", 1), node("workers", 2, "Pending"))
-    on(aws)
     path = tmp_path / "config.d" / "hyperpod"
-    code, _, err = run(capsys, "node", "ssh-config", "dev", "--write", str(path))
+    code, _, err = run("node", "ssh-config", "dev", "--write", str(path))
     assert code == Exit.GOOD
     assert "ssh hyperpod-dev-controller-1" in err
     text = path.read_text()
@@ -249,8 +232,8 @@ def test_ssh_takes_the_configuration(
     assert "workers-2" not in text, "a node that does not run takes no ssh"
     # Written again over itself, but never over somebody's own file.
     with_nodes(aws)
-    assert run(capsys, "node", "ssh-config", "dev", "--write", str(path))[0] == Exit.GOOD
+    assert run("node", "ssh-config", "dev", "--write", str(path))[0] == Exit.GOOD
     path.write_text("Host mine\n")
     with_nodes(aws)
-    assert run(capsys, "node", "ssh-config", "dev", "--write", str(path))[0] == Exit.BAD_INPUT
+    assert run("node", "ssh-config", "dev", "--write", str(path))[0] == Exit.BAD_INPUT
     assert path.read_text() == "Host mine\n"

@@ -52,13 +52,13 @@ def test_the_pages_show_such_commands() -> None:
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_without_an_account_runs_as_it_is_shown(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = shlex.split(line)
     monkeypatch.setattr("sys.stdin", io.StringIO("Node failure on ip-10-1-2-3"))
     with few_files():
-        code, out, err = run(capsys, *words)
+        code, out, err = run(*words)
     # A page that shows a failure asks for one. A cluster goes into service without the workers that AWS lacks.
     asked = {"--fail", "--quota"} & {*words} and "hyperpod-cluster=capacity" not in words
     assert code == (1 if asked else 0), out + err

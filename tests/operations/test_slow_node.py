@@ -13,7 +13,6 @@ import pytest
 from hyperpod_commands import pairs
 from hyperpod_commands.pairs import Pair
 
-from operations.aws import Aws
 from operations.cluster import sessions, slow_node
 from operations.cluster.sessions import Remote
 from operations.failures import Exit, Failure
@@ -21,7 +20,6 @@ from operations.jobs.render import render
 from tests.operations.aws import FakeKubernetes, StubbedAws, cluster, node, run, run_json, stack, with_nodes
 from tests.support import config
 
-On = Callable[[Aws], None]
 WORKERS = [node("controller", 1), *(node("workers", number) for number in (1, 2))]
 
 
@@ -48,12 +46,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
 
 
 def test_slurm_names_the_slow_node_as_the_verbs_do_and_what_to_do_with_it(
-    asked: list[tuple[str, float]], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+    asked: list[tuple[str, float]], aws: StubbedAws
 ) -> None:
     with_nodes(aws, *WORKERS)
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": WORKERS})
-    on(aws)
-    code, out, _ = run(capsys, "node", "find-slow", "dev", "--timeout", "60")
+    code, out, _ = run("node", "find-slow", "dev", "--timeout", "60")
     assert code == Exit.FAILED
     assert "slow node: workers-2, in most of its pairs" in out
     assert "hyperpod node replace dev workers-2" in out
@@ -62,13 +59,10 @@ def test_slurm_names_the_slow_node_as_the_verbs_do_and_what_to_do_with_it(
     assert seconds == 60 + 120, "one round of one pair, and the queue"
 
 
-def test_machines_get_every_pair(
-    asked: list[tuple[str, float]], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_machines_get_every_pair(asked: list[tuple[str, float]], aws: StubbedAws) -> None:
     with_nodes(aws, *WORKERS)
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": WORKERS})
-    on(aws)
-    code, found = run_json(capsys, "node", "find-slow", "dev")
+    code, found = run_json("node", "find-slow", "dev")
     assert (code, found["passed"], found["nodes"]) == (Exit.FAILED, False, ["workers-2"])
     assert found["pairs"][0] == {"nodes": ["workers-1", "ip-10-1-1-3"], "busbw": 40.0, "reason": ""}
 
@@ -77,11 +71,8 @@ def test_machines_get_every_pair(
     ("words", "said"),
     [(("dev", "--nodes", "3"), "from 2 to 2"), (("dev", "--nodes", "1"), "greater than or equal to 2")],
 )
-def test_a_number_that_makes_no_pair_is_bad_input(
-    words: tuple[str, ...], said: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
-    on(aws)
-    code, _, err = run(capsys, "node", "find-slow", *words)
+def test_a_number_that_makes_no_pair_is_bad_input(words: tuple[str, ...], said: str, aws: StubbedAws) -> None:
+    code, _, err = run("node", "find-slow", *words)
     assert code == Exit.BAD_INPUT
     assert said in err
 

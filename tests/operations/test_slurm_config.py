@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hyperpod_node.facts.model import ConfFile
 from hyperpod_node.slurm import extra_conf
 
-from operations.aws import Aws
 from operations.cluster import slurm_config
 from operations.failures import Failure
 from tests.operations.aws import StubbedAws, controller_says, stack, with_nodes
 
-On = Callable[[Aws], None]
 LINES = "KillWait=11\n"
 
 
@@ -26,10 +23,9 @@ def own(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, on: On) -> dict[str, str]:
+def said(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws) -> dict[str, str]:
     """What the controller prints, to change; and what it was asked."""
     with_nodes(aws)
-    on(aws)
     files = (ConfFile("a.conf", LINES),)
     document = {"files": ["a.conf"], "digest": extra_conf.digest(files), "changed": True}
     return controller_says(monkeypatch, json.dumps(document))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from operations.aws import Aws
 from operations.cluster import slurm_jobs
 from operations.failures import Exit
 from operations.jobs.batch import enroots_name, submission
@@ -76,20 +74,17 @@ class Controller:
 
 
 @pytest.fixture
-def controller(
-    aws: StubbedAws, on: Callable[[Aws], None], plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Controller:
-    on(aws)
+def controller(aws: StubbedAws, plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
     monkeypatch.setattr(slurm_jobs, "_FOLDER", str(tmp_path / "fsx/checkpoints"))
     monkeypatch.setattr(slurm_jobs, "_LIBRARY", str(ROOT / "lifecycle/training"))
     (tmp_path / "fsx").mkdir()
     return Controller(aws, plugin, tmp_path / "fsx")
 
 
-def test_a_job_goes_from_its_submission_to_its_figures(controller: Controller, capsys: Any) -> None:
+def test_a_job_goes_from_its_submission_to_its_figures(controller: Controller) -> None:
     controller.sessions(4)
     words = ("job", "run", "dev", "nanogpt", "-N", "2", "--env", "STEPS=a b", "-a", "--steps '5 5'")
-    code, out, err = run(capsys, *words)
+    code, out, err = run(*words)
     assert code == Exit.GOOD, err
     said = ["iter 10: loss 2.5, 3 ms", "iter 20: loss 2.4, 3 ms"]
     assert out.splitlines()[:4] == [*said, "step: 20", "loss: 2.4"]
@@ -100,24 +95,24 @@ def test_a_job_goes_from_its_submission_to_its_figures(controller: Controller, c
 
 
 @pytest.mark.parametrize("state", ["FAILED", "TIMEOUT", "CANCELLED"])
-def test_a_job_that_slurm_says_failed_fails(state: str, controller: Controller, capsys: Any) -> None:
+def test_a_job_that_slurm_says_failed_fails(state: str, controller: Controller) -> None:
     controller.ends(state)
     controller.sessions(4)
-    code, _, err = run(capsys, "job", "run", "dev", "nanogpt")
+    code, _, err = run("job", "run", "dev", "nanogpt")
     assert (code, "nanogpt failed: the job failed: iter 20" in err) == (Exit.FAILED, True)
 
 
-def test_what_slurm_refuses_leaves_nothing_behind(controller: Controller, capsys: Any) -> None:
+def test_what_slurm_refuses_leaves_nothing_behind(controller: Controller) -> None:
     (controller.shared / "refuses").touch()
     controller.sessions(1)
-    code, _, err = run(capsys, "job", "run", "dev", "nanogpt")
+    code, _, err = run("job", "run", "dev", "nanogpt")
     assert code == Exit.FAILED
     assert "nanogpt was not submitted: sbatch: error: Batch job submission failed: Invalid partition" in err
     assert list((controller.shared / "checkpoints/jobs-ubuntu").iterdir()) == []
 
 
 def test_a_job_that_takes_too_long_goes_on_and_a_test_is_ended(
-    controller: Controller, capsys: Any, monkeypatch: pytest.MonkeyPatch
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The time is over after two looks, however fast this machine is.
     clock = SimpleNamespace(monotonic=count(step=0.06).__next__)
@@ -125,17 +120,17 @@ def test_a_job_that_takes_too_long_goes_on_and_a_test_is_ended(
     command(controller.bin, "scancel", f'echo "$@" > {controller.shared}/scancel')
     controller.ends("RUNNING")
     controller.sessions(3)
-    code, _, err = run(capsys, "job", "run", "dev", "nanogpt", "--timeout", "0.1")
+    code, _, err = run("job", "run", "dev", "nanogpt", "--timeout", "0.1")
     assert code == Exit.FAILED
     assert "it continues; hyperpod job list dev; to end it: hyperpod job cancel dev 17" in " ".join(err.split())
     assert not (controller.shared / "scancel").exists()
     controller.sessions(4)
-    run(capsys, "job", "run", "dev", "device-check", "--timeout", "0.1")
+    run("job", "run", "dev", "device-check", "--timeout", "0.1")
     assert controller.told("scancel") == "17\n"
 
 
 def test_a_script_of_ones_own_goes_there_whole_in_as_many_parts_as_it_takes(
-    controller: Controller, tmp_path: Path, capsys: Any
+    controller: Controller, tmp_path: Path
 ) -> None:
     # What does not pack: hexadecimal digits of squares.
     text = "# " + "".join(f"{n * n * 2654435761 % 2**32:08x}" for n in range(12_000)) + "\nprint('it''s')\n"
@@ -149,7 +144,7 @@ def test_a_script_of_ones_own_goes_there_whole_in_as_many_parts_as_it_takes(
     )
     controller.sessions(4)
     words = ("run", "dev", str(tmp_path / "Train_It.py"), "--with", str(tmp_path / "model.py"), "--no-wait", "-a", "-x")
-    code, out, err = run(capsys, *words)
+    code, out, err = run(*words)
     assert (code, out) == (Exit.GOOD, "train-it is submitted: hyperpod job logs dev 17 -f\n"), err
     came = {path.name: path.read_text() for path in (controller.shared / "came").iterdir()}
     here = (ROOT / "jobs/slurm/torchrun.sbatch").read_text()
@@ -159,20 +154,18 @@ def test_a_script_of_ones_own_goes_there_whole_in_as_many_parts_as_it_takes(
     assert max(map(len, controller.commands)) < 65_535
 
 
-def test_the_queue_is_listed_whatever_its_jobs_are_called(controller: Controller, capsys: Any) -> None:
+def test_the_queue_is_listed_whatever_its_jobs_are_called(controller: Controller) -> None:
     script = """format="${*: -1}"; end="${format##*Name:}"; printf '17|ann|PENDING|Resources|a|b\\nc%s\\n' "$end" """
     command(controller.bin, "squeue", script)
     controller.sessions(1)
-    code, found = run_json(capsys, "job", "list", "dev", "--json")
+    code, found = run_json("job", "list", "dev", "--json")
     assert (code, found) == (
         Exit.GOOD,
         [{"job": "a|b?c", "id": "17", "user": "ann", "state": "pending: Resources"}],
     )
 
 
-def test_the_log_is_the_newest_jobs_of_that_name_though_slurm_has_forgotten_it(
-    controller: Controller, capsys: Any
-) -> None:
+def test_the_log_is_the_newest_jobs_of_that_name_though_slurm_has_forgotten_it(controller: Controller) -> None:
     for number in (9, 17):
         (controller.shared / f"checkpoints/nanogpt-{number}.log").write_text(f"I am {number}\n")
     refuse = "[[ $* == *--jobs* ]] || exit 0; echo slurm_load_jobs error: Invalid job id specified >&2; exit 1"
@@ -180,34 +173,34 @@ def test_the_log_is_the_newest_jobs_of_that_name_though_slurm_has_forgotten_it(
     command(controller.bin, "sacct", "exit 1")
     for asked, said in (("nanogpt", "I am 17\n"), ("9", "I am 9\n")):
         controller.sessions(1)
-        code, out, err = run(capsys, "job", "logs", "dev", asked)
+        code, out, err = run("job", "logs", "dev", asked)
         assert (code, out, "forgotten" in err) == (Exit.GOOD, said, True)
     command(controller.bin, "sacct", 'echo "CANCELLED by 0|ann|None|nanogpt"')
     controller.sessions(1)
-    assert "job 17 of ann: cancelled" in run(capsys, "job", "logs", "dev", "nanogpt")[2]
+    assert "job 17 of ann: cancelled" in run("job", "logs", "dev", "nanogpt")[2]
     controller.sessions(1)
-    code, _, err = run(capsys, "job", "logs", "dev", "nosuch")
+    code, _, err = run("job", "logs", "dev", "nosuch")
     assert (code, "there is no job nosuch\nNext: hyperpod job list dev" in err) == (Exit.BAD_INPUT, True)
 
 
-def test_a_log_is_read_as_its_owner_from_where_the_last_part_ended(controller: Controller, capsys: Any) -> None:
+def test_a_log_is_read_as_its_owner_from_where_the_last_part_ended(controller: Controller) -> None:
     controller.sessions(5)
-    code, out, _ = run(capsys, "job", "logs", "dev", "17", "-f")
+    code, out, _ = run("job", "logs", "dev", "17", "-f")
     assert (code, out) == (Exit.GOOD, "iter 10: loss 2.5, 3 ms\niter 20: loss 2.4, 3 ms\n")
     owner = (controller.shared / "checkpoints/nanogpt-17.log").owner()
     assert set(controller.told("users").splitlines()) == {f"-u {owner}"}
 
 
-def test_a_job_is_cancelled_by_its_number_once_that_is_confirmed(controller: Controller, capsys: Any) -> None:
+def test_a_job_is_cancelled_by_its_number_once_that_is_confirmed(controller: Controller) -> None:
     command(controller.bin, "scancel", f'echo "$@" > {controller.shared}/scancel')
     controller.sessions(1)
-    code, _, err = run(capsys, "job", "cancel", "dev", "17")
+    code, _, err = run("job", "cancel", "dev", "17")
     assert (code, "job 17 of ubuntu (pending: Resources)?" in err) == (Exit.BAD_INPUT, True)
     controller.sessions(2)
-    assert run(capsys, "job", "cancel", "dev", "17", "--yes")[0] == Exit.GOOD
+    assert run("job", "cancel", "dev", "17", "--yes")[0] == Exit.GOOD
     assert controller.told("scancel") == "17\n"
     controller.sessions(1)
-    assert run(capsys, "job", "cancel", "dev", "17", "--yes")[0] == Exit.BAD_INPUT
+    assert run("job", "cancel", "dev", "17", "--yes")[0] == Exit.BAD_INPUT
 
 
 OPTIONS: dict[str, tuple[str, str, dict[str, Any], str]] = {
@@ -278,13 +271,13 @@ def test_every_job_runs_on_slurm_with_the_files_that_its_batch_file_takes() -> N
         assert needed <= set(job.batch.files), name
 
 
-def test_a_dry_run_shows_what_would_be_submitted_and_asks_nobody(tmp_path: Path, capsys: Any) -> None:
+def test_a_dry_run_shows_what_would_be_submitted_and_asks_nobody(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import model\n")
-    code, found = run_json(capsys, "run", "slurm-gpu", str(tmp_path / "train.py"), "-N", "1", "--dry-run", "--json")
+    code, found = run_json("run", "slurm-gpu", str(tmp_path / "train.py"), "-N", "1", "--dry-run", "--json")
     assert code == Exit.GOOD
     assert shlex.split(found["command"])[-2:] == ["torchrun.sbatch", "train.py"]
     assert found["files"]["train.py"] == "import model\n"
-    code, out, _ = run(capsys, "run", "eks-gpu", str(tmp_path / "train.py"), "-N", "2", "--dry-run", "--env", "A=b")
+    code, out, _ = run("run", "eks-gpu", str(tmp_path / "train.py"), "-N", "2", "--dry-run", "--env", "A=b")
     assert code == Exit.GOOD
     for part in (
         "train.py: |",
@@ -309,7 +302,7 @@ def test_a_dry_run_shows_what_would_be_submitted_and_asks_nobody(tmp_path: Path,
         (["train.py", "--nodes", "9"], "ask for 1 to 2"),
     )
 )
-def test_a_script_that_cannot_be_run_is_refused(words: list[str], why: str, tmp_path: Path, capsys: Any) -> None:
+def test_a_script_that_cannot_be_run_is_refused(words: list[str], why: str, tmp_path: Path) -> None:
     contents = {
         "big.py": b"#" * (2**18 + 1),
         "binary.py": b"\xff\x00",
@@ -321,19 +314,19 @@ def test_a_script_that_cannot_be_run_is_refused(words: list[str], why: str, tmp_
         (tmp_path / name).write_bytes(content)
     asked = [str(tmp_path / word) if "." in word else word for word in words]
     for stack in ("dev", "eks-gpu"):
-        code, _, err = run(capsys, "run", stack, *asked)
+        code, _, err = run("run", stack, *asked)
         assert (code, why in err) == (Exit.BAD_INPUT, True), err
 
 
-def test_what_is_kubernetes_own_is_refused_with_slurm(tmp_path: Path, capsys: Any) -> None:
+def test_what_is_kubernetes_own_is_refused_with_slurm(tmp_path: Path) -> None:
     (tmp_path / "k").touch()
-    code, _, err = run(capsys, "job", "logs", "dev", "1", "-n", "red", "--kubeconfig", str(tmp_path / "k"))
+    code, _, err = run("job", "logs", "dev", "1", "-n", "red", "--kubeconfig", str(tmp_path / "k"))
     assert (code, "--kubeconfig and --namespace: dev runs Slurm" in err) == (Exit.BAD_INPUT, True)
 
 
-def test_the_result_for_machines_has_no_namespace(controller: Controller, capsys: Any) -> None:
+def test_the_result_for_machines_has_no_namespace(controller: Controller) -> None:
     controller.sessions(4)
-    code, out, _ = run(capsys, "job", "run", "dev", "nanogpt", "--json")
+    code, out, _ = run("job", "run", "dev", "nanogpt", "--json")
     assert (code, json.loads(out)["namespace"], json.loads(out)["figures"]) == (
         Exit.GOOD,
         None,

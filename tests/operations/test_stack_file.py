@@ -78,12 +78,12 @@ def test_the_next_step_is_to_edit_that_line(tmp_path: Path) -> None:
     assert "edit Pulumi.STACK.yaml" in refused(tmp_path, HEAD + b"  hyperpod:size: huge\n")
 
 
-def test_what_the_command_line_sets_is_not_said_to_be_in_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_command_line_sets_is_not_said_to_be_in_the_file() -> None:
     with pytest.raises(ConfigError) as wrong:
         target.load("dev", ["hyperpod:size=huge", "hyperpo:x=1"])
     assert "line" not in str(wrong.value)
     assert "hyperpo:x: no program reads this key" in str(wrong.value)
-    _, _, err = run(capsys, "cost", "dev", "--config", "hyperpod:size=huge")
+    _, _, err = run("cost", "dev", "--config", "hyperpod:size=huge")
     assert "\n  hyperpod:size: 'huge'" in err
     assert "\nNext: correct the option; " in err
 

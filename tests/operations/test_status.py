@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from operations import records
-from operations.aws import Aws
 from operations.failures import Exit
 from operations.spending import plans
 from tests.operations.aws import StubbedAws, cluster, node, run, run_json, with_nodes
 
-On = Callable[[Aws], None]
 
-
-def test_a_healthy_stack_at_a_glance(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_healthy_stack_at_a_glance(aws: StubbedAws) -> None:
     with_nodes(aws, node("controller", 1), node("workers", 1), node("workers", 2))
-    on(aws)
-    code, out, _ = run(capsys, "status", "dev")
+    code, out, _ = run("status", "dev")
     assert code == Exit.GOOD
     lines = out.splitlines()
     assert lines[:4] == [
@@ -32,44 +26,38 @@ def test_a_healthy_stack_at_a_glance(aws: StubbedAws, on: On, capsys: pytest.Cap
 
 
 def test_what_will_take_nodes_away_is_said_before_the_next_step(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plans, "endings", lambda _: iter(["the plan ends tomorrow"]))
     with_nodes(aws, node("controller", 1), node("workers", 1), node("workers", 2))
-    on(aws)
-    code, out, _ = run(capsys, "status", "dev")
+    code, out, _ = run("status", "dev")
     assert code == Exit.GOOD
     assert out.splitlines()[-2] == "Warning: the plan ends tomorrow"
 
 
-def test_a_node_that_failed_is_1_and_named(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_that_failed_is_1_and_named(aws: StubbedAws) -> None:
     with_nodes(aws, node("controller", 1), node("workers", 1), node("workers", 2, "Failure"))
-    on(aws)
-    code, found = run_json(capsys, "status", "dev")
+    code, found = run_json("status", "dev")
     assert (code, found["health"]) == (Exit.FAILED, "broken")
     assert found["groups"][1]["nodes"] == {"Running": 1, "Failure": 1}
     assert found["next_step"] == "hyperpod errors dev, or hyperpod node replace dev workers-2"
 
 
 @pytest.mark.parametrize("status", ["Creating", "Updating", "InService"])
-def test_what_is_not_all_there_is_changing(
-    status: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_all_there_is_changing(status: str, aws: StubbedAws) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster(status))
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node("controller", 1)]})
-    on(aws)
-    code, out, _ = run(capsys, "status", "dev")
+    code, out, _ = run("status", "dev")
     assert code == Exit.GOOD
     assert f"dev: changing, {status} in us-west-2" in out
     assert "workers     none yet of 2 x ml.g5.16xlarge" in out
     assert "Next: hyperpod watch dev" in out
 
 
-def test_a_cluster_that_failed_says_why(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_failed_says_why(aws: StubbedAws) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster("Failed") | {"FailureMessage": "no capacity"})
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": []})
-    on(aws)
-    code, out, _ = run(capsys, "status", "dev")
+    code, out, _ = run("status", "dev")
     assert code == Exit.FAILED
     assert "no capacity" in out
     assert "Next: hyperpod errors dev" in out
@@ -83,19 +71,13 @@ def test_a_cluster_that_failed_says_why(aws: StubbedAws, on: On, capsys: pytest.
     ],
 )
 def test_a_stack_that_is_not_there_says_what_was_done_last(
-    succeeded: bool,
-    expected: str,
-    aws: StubbedAws,
-    on: On,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    succeeded: bool, expected: str, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cause = None if succeeded else {"resource": "hyperpod-cluster", "text": "no capacity"}
     told = {"time": "2026-11-20T10:00:00+00:00", "command": "up", "succeeded": succeeded, "cause": cause}
     monkeypatch.setattr(records, "read", lambda target, name: [told | {"command": "preview"}, told])
     aws.refuse("sagemaker", "describe_cluster", "ResourceNotFound")
-    on(aws)
-    code, out, _ = run(capsys, "status", "dev")
+    code, out, _ = run("status", "dev")
     assert code == Exit.GOOD
     assert "dev: no cluster in us-west-2" in out
     assert f"up {'succeeded' if succeeded else 'failed'}, 2026-11-20" in out

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from rich.text import Text
 
-from operations.aws import Aws
 from operations.cluster.validate import Check, Validation
 from operations.terminal.tables import Rows
 from tests.operations.aws import StubbedAws, cluster, run
@@ -75,21 +72,19 @@ def test_a_pipe_gets_every_column_on_one_line() -> None:
 
 
 @each(("explain", "explain workers", "cost eks-gpu", "cost slurm-gpu eks-gpu", "list", "assumptions"))
-def test_no_line_of_a_verb_is_too_long_or_breaks_a_word(
-    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = {word.rstrip(":") for word in run(capsys, *line.split())[1].split()}
+def test_no_line_of_a_verb_is_too_long_or_breaks_a_word(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = {word.rstrip(":") for word in run(*line.split())[1].split()}
     with monkeypatch.context() as terminal:
         terminal.setattr("sys.stdout.isatty", lambda: True, raising=False)
         for width in WIDTHS:
             terminal.setenv("COLUMNS", str(width))
-            lines = [Text.from_ansi(one).plain.rstrip() for one in run(capsys, *line.split())[1].splitlines()]
+            lines = [Text.from_ansi(one).plain.rstrip() for one in run(*line.split())[1].splitlines()]
             assert [one for one in lines if len(one) > width and len(one.split()) > 1] == []
             assert [one for one in lines if {word.rstrip(":") for word in one.split()} - whole] == []
 
 
 def test_what_to_do_after_a_failed_check_is_on_a_line_of_its_own(
-    aws: StubbedAws, on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hint = "hyperpod node exec dev workers-1 -- sudo /opt/hyperpod/bin/hyperpod-validate"
     found = [Check(name="workers-1: shared file system", result="FAIL", detail="/fsx is read-only", hint=hint)]
@@ -97,8 +92,7 @@ def test_what_to_do_after_a_failed_check_is_on_a_line_of_its_own(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "40")
     aws.answer("sagemaker", "describe_cluster", cluster())
-    on(aws)
-    lines = [Text.from_ansi(one).plain.rstrip() for one in run(capsys, "validate", "dev")[1].splitlines()]
+    lines = [Text.from_ansi(one).plain.rstrip() for one in run("validate", "dev")[1].splitlines()]
     assert lines == [
         "hyperpod-dev",
         "      check",

@@ -13,14 +13,14 @@ from tests.operations.aws import run, run_json
 from tests.rows import each
 
 
-def found(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, dict[str, Any]]:
-    code, rows = run_json(capsys, "types", *options)
+def found(*options: str) -> dict[str, dict[str, Any]]:
+    code, rows = run_json("types", *options)
     assert code == Exit.GOOD
     return {row["name"]: row for row in rows}
 
 
-def test_every_type_that_hyperpod_takes_is_listed_with_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = found(capsys)
+def test_every_type_that_hyperpod_takes_is_listed_with_its_facts() -> None:
+    rows = found()
     assert list(rows) == [row.name for row in CATALOGUE.values() if row.hyperpod]
     p5, g7e = rows["ml.p5.48xlarge"], rows["ml.g7e.48xlarge"]
     assert (p5["hourly_usd"], p5["quota"]) == (66.048, "ml.p5.48xlarge for cluster usage")
@@ -38,20 +38,18 @@ def test_every_type_that_hyperpod_takes_is_listed_with_its_facts(capsys: pytest.
         "a price": (("p4", "--max-hourly", "30"), {"ml.p4d.24xlarge"}),
     }
 )
-def test_filters_leave_what_fits_all_of_them(
-    options: tuple[str, ...], names: set[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert set(found(capsys, *options)) == names
+def test_filters_leave_what_fits_all_of_them(options: tuple[str, ...], names: set[str]) -> None:
+    assert set(found(*options)) == names
 
 
-def test_what_fits_nothing_is_bad_input_with_the_nearest_names(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "types", "ml.p5.48large")
+def test_what_fits_nothing_is_bad_input_with_the_nearest_names() -> None:
+    code, _, err = run("types", "ml.p5.48large")
     assert code == Exit.BAD_INPUT
     assert "did you mean ml.p5.48xlarge" in err
 
 
-def test_an_estimate_and_measured_doubt_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(capsys, "types", "g5.")
+def test_an_estimate_and_measured_doubt_are_marked() -> None:
+    _, out, _ = run("types", "g5.")
     lines = {line.split()[0]: line for line in out.splitlines()}
     assert lines["ml.g5.xlarge"].split()[-1] == "~1.006"
     assert lines["ml.g5.16xlarge"].split()[-1] == "5.120"
@@ -66,11 +64,11 @@ def test_an_estimate_and_measured_doubt_are_marked(capsys: pytest.CaptureFixture
     ],
 )
 def test_a_narrow_terminal_gets_fewer_columns_and_no_broken_word(
-    width: int, columns: list[str] | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    width: int, columns: list[str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
-    _, out, _ = run(capsys, "types")
+    _, out, _ = run("types")
     header, *lines = out.splitlines()
     names = [column if isinstance(column, str) else column[0] for column in verb._COLUMNS]
     assert [name for name in names if name in header] == (columns or names)

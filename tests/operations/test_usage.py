@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -15,13 +14,11 @@ from hyperpod_node.facts import parameters
 from hyperpod_node.facts.model import Accounting
 
 from components.catalogue.accelerators import lookup
-from operations.aws import Aws
 from operations.cluster import slurm_accounts
 from operations.failures import Exit, Failure
 from operations.spending import usage
 from tests.operations.aws import StubbedAws, controller_says, run, run_json, stack, with_nodes
 
-On = Callable[[Aws], None]
 SLURM = ('slurm={"accounting":{},"accounts":[{"name":"lab","users":["ada"],"maxGpus":4}],"qos":[{"name":"late"}]}',)
 # As sacct prints them: a job that returned to the queue is there twice, a CPU job has no GPUs, one has not begun.
 SACCT = """ada|lab|1|ip-10-1-1-[1-2]|billing=2,cpu=2,gres/gpu=2,node=2|5400
@@ -39,12 +36,9 @@ def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return controller_says(monkeypatch, SACCT)
 
 
-def test_hours_and_dollars_are_those_of_the_accelerators_that_jobs_held(
-    said: dict[str, str], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hours_and_dollars_are_those_of_the_accelerators_that_jobs_held(said: dict[str, str], aws: StubbedAws) -> None:
     with_nodes(aws)
-    on(aws)
-    code, found = run_json(capsys, "usage", "dev", "--since", "2026-11-01")
+    code, found = run_json("usage", "dev", "--since", "2026-11-01")
     assert code == Exit.GOOD
     assert [(use["account"], use["user"], use["jobs"], use["gpu_hours"]) for use in found["uses"]] == [
         ("lab", "ada", 1, 4.0),
@@ -56,12 +50,9 @@ def test_hours_and_dollars_are_those_of_the_accelerators_that_jobs_held(
     assert "--duplicates" in said["asked"], "a job that returned to the queue has used what it had before"
 
 
-def test_people_get_a_table_and_a_picture(
-    said: dict[str, str], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_people_get_a_table_and_a_picture(said: dict[str, str], aws: StubbedAws, tmp_path: Path) -> None:
     with_nodes(aws)
-    on(aws)
-    code, out, _ = run(capsys, "usage", "dev", "--picture", str(tmp_path / "new/use.svg"))
+    code, out, _ = run("usage", "dev", "--picture", str(tmp_path / "new/use.svg"))
     assert code == Exit.GOOD
     assert "4.5 accelerator hours" in out
     assert out.splitlines()[2].split()[:4] == ["lab", "ada", "1", "4.0"]
@@ -113,10 +104,9 @@ def test_nothing_used_is_an_empty_table_and_a_picture_all_the_same(aws: StubbedA
 
 @pytest.mark.parametrize("since", ["yesterday", "2026-13-01", "2026-11-01; reboot", "$(reboot)"])
 def test_a_time_that_is_none_is_refused_before_anything_is_asked(
-    since: str, said: dict[str, str], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+    since: str, said: dict[str, str], aws: StubbedAws
 ) -> None:
-    on(aws)
-    code, _, err = run(capsys, "usage", "dev", "--since", since)
+    code, _, err = run("usage", "dev", "--since", since)
     assert code == Exit.BAD_INPUT
     assert "2026-11-01T08:00" in err
     assert "asked" not in said
@@ -127,23 +117,19 @@ def test_the_default_is_this_month() -> None:
 
 
 def test_a_slurm_that_keeps_no_account_of_jobs_is_told_with_the_key_that_changes_it(
-    said: dict[str, str], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+    said: dict[str, str], aws: StubbedAws
 ) -> None:
     with_nodes(aws)
-    on(aws)
     said |= {"output": "Slurm accounting storage is disabled\n", "code": "1"}
-    code, _, err = run(capsys, "usage", "dev")
+    code, _, err = run("usage", "dev")
     assert code == Exit.FAILED
     assert "accounting storage is disabled" in err
     assert "hyperpod:slurm.accounting" in err
 
 
-def test_a_stack_without_accounting_is_told_before_anyone_is_asked(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stack_without_accounting_is_told_before_anyone_is_asked(aws: StubbedAws) -> None:
     aws.break_off("sagemaker", NoCredentialsError())
-    on(aws)
-    code, _, err = run(capsys, "usage", "dev")
+    code, _, err = run("usage", "dev")
     assert code == Exit.CANNOT_KNOW
     assert err.startswith("dev has no hyperpod:slurm.accounting: unless its slurm.conf names another, Slurm keeps no")
 
@@ -153,11 +139,8 @@ def test_eks_has_no_accounts_of_slurm(aws: StubbedAws) -> None:
         slurm_accounts.apply(stack(aws, "eks-gpu"), True)
 
 
-def test_a_stack_on_eks_without_metrics_is_told_which_key_starts_them(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
-    on(aws)
-    code, _, err = run(capsys, "usage", "eks-gpu")
+def test_a_stack_on_eks_without_metrics_is_told_which_key_starts_them(aws: StubbedAws) -> None:
+    code, _, err = run("usage", "eks-gpu")
     assert code == Exit.BAD_INPUT
     assert "set hyperpod:observability.prometheus to create" in err
 
@@ -203,10 +186,7 @@ def test_a_controller_that_refuses_is_told_with_its_reason(aws: StubbedAws, said
         slurm_accounts.apply(stack(aws, "dev", *SLURM), False)
 
 
-def test_without_accounting_there_is_nothing_to_apply(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
-) -> None:
-    on(aws)
-    code, _, err = run(capsys, "apply", "dev", "--part", "accounts")
+def test_without_accounting_there_is_nothing_to_apply(aws: StubbedAws) -> None:
+    code, _, err = run("apply", "dev", "--part", "accounts")
     assert code == Exit.BAD_INPUT
     assert "set hyperpod:slurm.accounting" in err

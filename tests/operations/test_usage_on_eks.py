@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from components.catalogue.accelerators import lookup
-from operations.aws import Aws
 from operations.failures import Exit
 from operations.spending import usage
 from tests.operations.aws import StubbedAws, run, run_json, stack
 from tests.operations.workspace import ARN, Workspace
 
-On = Callable[[Aws], None]
 SETTINGS = (
     f"hyperpod:observability={json.dumps({'prometheus': ARN})}",
     f"hyperpod:teams={json.dumps([{'name': 'vision'}, {'name': 'speech'}])}",
@@ -30,7 +27,7 @@ def sample(namespace: str, instance_type: str, hours: str) -> tuple[dict[str, st
 
 
 @pytest.fixture
-def measured(aws: StubbedAws, on: On, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+def measured(aws: StubbedAws, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A workspace of eks-gpu that measured the same every day."""
     workspace.values = [
         sample("hyperpod-ns-vision", P5, "16"),
@@ -43,11 +40,9 @@ def measured(aws: StubbedAws, on: On, workspace: Workspace, monkeypatch: pytest.
     return workspace
 
 
-def test_days_add_up_to_hours_and_dollars_by_team_and_type(
-    measured: Workspace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_days_add_up_to_hours_and_dollars_by_team_and_type(measured: Workspace) -> None:
     since = datetime.now(UTC) - timedelta(days=2, hours=3)
-    code, found = run_json(capsys, "usage", "eks-gpu", "--since", f"{since:%Y-%m-%dT%H:%M}")
+    code, found = run_json("usage", "eks-gpu", "--since", f"{since:%Y-%m-%dT%H:%M}")
     assert code == Exit.GOOD
     rates = {kind: (lookup(kind).hourly_usd or 0.0) / 8 for kind in (P5, P4D)}
     assert [(use["account"], use["instance_type"], use["gpu_hours"], use["jobs"]) for use in found["uses"]] == [
@@ -68,12 +63,10 @@ def test_days_add_up_to_hours_and_dollars_by_team_and_type(
     assert rest == usage.held("eks-gpu", last - second)
 
 
-def test_people_get_a_table_and_a_picture(
-    measured: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_people_get_a_table_and_a_picture(measured: Workspace, tmp_path: Path) -> None:
     since = datetime.now(UTC) - timedelta(hours=1)
     words = ("--since", f"{since:%Y-%m-%dT%H:%M}", "--picture", str(tmp_path / "use.svg"))
-    code, out, _ = run(capsys, "usage", "eks-gpu", *words)
+    code, out, _ = run("usage", "eks-gpu", *words)
     assert code == Exit.GOOD
     assert "24.5 accelerator hours" in out
     assert [line.split()[:3] for line in out.splitlines()[1:3]] == [["team", "type", "hours"], ["vision", P5, "16.0"]]

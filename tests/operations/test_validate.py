@@ -12,7 +12,6 @@ import pytest
 from hyperpod_node.health.kubernetes import SETUP
 
 from components.common.names import CLUSTER_ID_TAG
-from operations.aws import Aws
 from operations.cluster import sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
@@ -33,7 +32,6 @@ from tests.operations.aws import (
 )
 from tests.operations.test_nodes import with_nodes_of_eks
 
-On = Callable[[Aws], None]
 GROUP = "sg-1"
 ITSELF = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": GROUP}]}
 SINFO = "ip-10-1-1-1|idle|gpu:1(S:0)\nip-10-1-1-2|allocated|gpu:a10g:1\nip-10-1-0-1|idle|(null)\n"
@@ -100,13 +98,10 @@ def broken(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, world: World) -> di
     return {f"{c.result} {c.name}": c.detail for c in Validation(stack(aws)).run() if c.result != "PASS"}
 
 
-def test_a_healthy_cluster_passes_every_check(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_healthy_cluster_passes_every_check(aws: StubbedAws, plugin: Path) -> None:
     World().put(aws)
     World().put_nodes(aws, plugin)
-    on(aws)
-    code, checks = run_json(capsys, "validate", "dev")
+    code, checks = run_json("validate", "dev")
     assert [c for c in checks if c["result"] != "PASS"] == []
     assert code == Exit.GOOD
     names = {c["name"] for c in checks}
@@ -204,9 +199,7 @@ def test_a_node_whose_scripts_never_ran_fails(aws: StubbedAws, plugin: Path) -> 
     assert [(c.result, "no record of this node" in c.detail) for c in found] == [("FAIL", True)]
 
 
-def test_a_forbidden_query_is_unknown_and_the_rest_continues(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_forbidden_query_is_unknown_and_the_rest_continues(aws: StubbedAws, plugin: Path) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster())
     aws.refuse("sagemaker", "list_cluster_nodes", "ThrottlingException")
     for operation in ("describe_subnets", "describe_security_groups"):
@@ -214,8 +207,7 @@ def test_a_forbidden_query_is_unknown_and_the_rest_continues(
     aws.refuse("fsx", "describe_file_systems", "AccessDeniedException")
     for _ in range(2):
         aws.refuse("sagemaker", "list_cluster_nodes", "SomethingNew")
-    on(aws)
-    code, checks = run_json(capsys, "validate", "dev")
+    code, checks = run_json("validate", "dev")
     results = {c["name"]: c["result"] for c in checks}
     assert results["cluster in service"] == "PASS"
     assert {results[n] for n in ("nodes", "subnet", "security groups", "file system")} == {"UNKNOWN"}

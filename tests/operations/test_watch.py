@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from operations import records
-from operations.aws import Aws
 from operations.deployment import watch
 from operations.deployment.errors import DEPLOYMENTS
 from operations.failures import Exit
@@ -51,14 +49,11 @@ def scripts(aws: StubbedAws, line: str) -> None:
     aws.answer("logs", "get_log_events", {"events": [{"timestamp": 1, "message": line}]})
 
 
-def test_each_change_is_told_and_the_end_is_good_when_all_nodes_run(
-    aws: StubbedAws, on: Callable[[Aws], None], slept: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_change_is_told_and_the_end_is_good_when_all_nodes_run(aws: StubbedAws, slept: list[float]) -> None:
     look(aws, *NODES[:2], log="step fsx ... ok")
     look(aws, *BOOTS, events=(event(1, "No capacity", "Warn"),), log="step fsx ... ok")
     look(aws, *NODES)
-    on(aws)
-    code, out, err = run(capsys, "watch", "dev")
+    code, out, err = run("watch", "dev")
     assert (code, out.splitlines()) == (Exit.GOOD, ["dev: all 3 nodes run.", "Next: hyperpod validate dev"])
     lines = [line for line in err.splitlines() if " after " not in line]
     assert lines[-5:] == [
@@ -72,13 +67,10 @@ def test_each_change_is_told_and_the_end_is_good_when_all_nodes_run(
     aws.assert_all_asked()
 
 
-def test_the_first_script_that_fails_ends_it_with_step_log_and_next_step(
-    aws: StubbedAws, on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_script_that_fails_ends_it_with_step_log_and_next_step(aws: StubbedAws) -> None:
     look(aws, *BOOTS, events=(event(1, FAILED),), log=STEP)
     scripts(aws, STEP)
-    on(aws)
-    code, document = run_json(capsys, "watch", "dev")
+    code, document = run_json("watch", "dev")
     assert (code, document["exit_code"], document["complete"]) == (Exit.FAILED, Exit.FAILED, False)
     assert document["cause"]["text"] == f"Instance i-workers1: {FAILED}; {STREAM}: {STEP}"
     assert (document["code"], document["node_logs"][0]["lines"]) == ("HP015", [STEP])
@@ -86,41 +78,32 @@ def test_the_first_script_that_fails_ends_it_with_step_log_and_next_step(
     assert document["nodes"] == {"controller": [1, 1], "workers": [1, 2]}
 
 
-def test_what_sagemaker_calls_failed_ends_it_too(
-    aws: StubbedAws, on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_sagemaker_calls_failed_ends_it_too(aws: StubbedAws) -> None:
     look(aws, *NODES[:2], node("workers", 2, "Failure", "the EFA health checks did not run successfully"))
     scripts(aws, "step fsx ... ok")
-    on(aws)
-    code, out, _ = run(capsys, "watch", "dev")
+    code, out, _ = run("watch", "dev")
     assert code == Exit.FAILED
     assert "workers-2 i-workers2: the EFA health checks did not run successfully" in out
     assert "The end of" not in out
 
 
-def test_after_the_time_limit_it_says_what_is_missing(
-    aws: StubbedAws, on: Callable[[Aws], None], slept: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_after_the_time_limit_it_says_what_is_missing(aws: StubbedAws, slept: list[float]) -> None:
     look(aws, *BOOTS, log="step fsx ... ok")
     look(aws, *BOOTS, log="step fsx ... ok")
-    on(aws)
-    code, out, _ = run(capsys, "watch", "dev", "--timeout", "15")
+    code, out, _ = run("watch", "dev", "--timeout", "15")
     assert (code, sum(slept)) == (Exit.FAILED, 15)
     assert "not complete after 0:15: 1 of 1 controller, 1 of 2 workers" in out
     assert "hyperpod errors dev" in out
 
 
-def test_aws_may_fail_to_answer_a_few_times(
-    aws: StubbedAws, on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_aws_may_fail_to_answer_a_few_times(aws: StubbedAws) -> None:
     look(aws, *BOOTS, log="step fsx ... ok")
     for _ in range(watch._MOST_UNANSWERED - 1):
         aws.refuse("sagemaker", "describe_cluster", "ThrottlingException")
     look(aws, *BOOTS, log="step fsx ... ok")
     for _ in range(watch._MOST_UNANSWERED):
         aws.refuse("sagemaker", "describe_cluster", "ThrottlingException")
-    on(aws)
-    code, _, err = run(capsys, "watch", "dev")
+    code, _, err = run("watch", "dev")
     assert code == Exit.CANNOT_KNOW
     assert err.count("AWS did not answer: throttled") == 2 * (watch._MOST_UNANSWERED - 1)
     aws.assert_all_asked()

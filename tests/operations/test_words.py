@@ -90,10 +90,8 @@ WRONG = (
 
 
 @each(WRONG)
-def test_a_wrong_command_line_is_2_and_is_told_what_was_meant(
-    words: str, wrong: str, right: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = run(capsys, *words.split())
+def test_a_wrong_command_line_is_2_and_is_told_what_was_meant(words: str, wrong: str, right: str) -> None:
+    code, out, err = run(*words.split())
     assert (code, out) == (Exit.BAD_INPUT, "")
     assert wrong in err.splitlines()[0] or wrong in err.splitlines()[1]
     assert right in err
@@ -121,13 +119,13 @@ def test_a_variable_names_the_stack_where_no_word_does(
     assert params(words) == params(expected)
 
 
-def test_the_result_comes_as_json_or_yaml_wherever_that_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    _, plain, _ = run(capsys, "cost", "dev", "--json")
-    _, asked, _ = run(capsys, "-o", "json", "cost", "dev")
-    _, other, _ = run(capsys, "cost", "dev", "--output=yaml")
+def test_the_result_comes_as_json_or_yaml_wherever_that_is_asked() -> None:
+    _, plain, _ = run("cost", "dev", "--json")
+    _, asked, _ = run("-o", "json", "cost", "dev")
+    _, other, _ = run("cost", "dev", "--output=yaml")
     assert json.loads(asked) == json.loads(plain) == yaml.safe_load(other)
     assert not other.startswith("{")
-    run(capsys, "cost", "dev")
+    run("cost", "dev")
     assert OPTIONS.output is None, "the next command line starts anew"
 
 
@@ -142,7 +140,7 @@ def test_notes_are_silent_and_calls_are_named_on_demand(
 
     monkeypatch.setattr("operations.target.load", load)
     for words in ("-q cost dev", "node exec dev c -v -- grep -q", "cost dev"):
-        run(capsys, *words.split())
+        run(*words.split())
     assert spoken == [(True, False), (False, True), (False, False)]
     OPTIONS.quiet = True
     console.note("working on it")
@@ -164,26 +162,24 @@ def test_the_command_works_on_the_project_of_the_current_folder(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("words", ["rehearse --help", "job --help", "node --help", "download --help"])
-def test_a_list_of_commands_says_whole_sentences(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    listed = run(capsys, *words.split())[1].partition("Commands:\n")[2].partition("\n\n")[0]
+def test_a_list_of_commands_says_whole_sentences(words: str) -> None:
+    listed = run(*words.split())[1].partition("Commands:\n")[2].partition("\n\n")[0]
     assert [line for line in listed.splitlines() if line.endswith("...")] == []
 
 
-def test_who_has_no_credentials_yet_gets_policies_by_the_accounts_number(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_who_has_no_credentials_yet_gets_policies_by_the_accounts_number(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(_: Aws) -> str:
         raise NoCredentialsError
 
     monkeypatch.setattr(Aws, "account_id", property(nobody))
-    code, out, err = run(capsys, "policy", "dev")
+    code, out, err = run("policy", "dev")
     assert (code, out) == (Exit.CANNOT_KNOW, "")
     assert "Next: name the account: hyperpod policy dev --account 123456789012\n" in err
     assert "Rehearsing" not in err
 
 
-def test_its_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "--version")
+def test_its_version_is_the_packages() -> None:
+    code, out, _ = run("--version")
     assert (code, out) == (0, f"hyperpod {operations.VERSION}\n")
 
 
@@ -217,9 +213,7 @@ def test_a_command_that_cannot_even_be_loaded_ends_without_a_traceback(
     assert capsys.readouterr().err.startswith(said)
 
 
-def test_nodes_are_asked_for_again_until_ctrl_c(
-    aws: StubbedAws, on: Callable[[Aws], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nodes_are_asked_for_again_until_ctrl_c(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> None:
     naps: list[float] = []
 
     def nap(seconds: float) -> None:
@@ -228,11 +222,10 @@ def test_nodes_are_asked_for_again_until_ctrl_c(
             raise KeyboardInterrupt
 
     monkeypatch.setattr("operations.commands.nodes.time.sleep", nap)
-    on(aws)
     for _ in range(2):
         aws.answer("sagemaker", "describe_cluster", cluster("Creating"))
         aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": []})
-    code, out, _ = run(capsys, "node", "list", "dev", "--watch", "--no-state")
+    code, out, _ = run("node", "list", "dev", "--watch", "--no-state")
     assert code == Exit.CANCELLED
     assert naps == [15, 15]
     assert out.count("hyperpod-dev: Creating, 0 nodes") == 2

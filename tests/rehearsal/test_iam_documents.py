@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -10,7 +10,6 @@ import pytest
 
 from components.common.names import Names, for_stack
 from components.config import parse
-from operations.aws import Aws
 from operations.cluster.sessions import NON_INTERACTIVE, SSH
 from operations.failures import Exit
 from rehearsal.account import ACCOUNT_ID, Account, Caller
@@ -322,9 +321,9 @@ def test_the_table_has_every_type_and_every_function_that_stacks_use_and_real_ac
     assert [name for name in questions() if [one.name for one in actions(name)] != [name]] == []
 
 
-def test_the_verb_writes_for_the_account_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_writes_for_the_account_it_is_told() -> None:
     with few_files():
-        code, found = run_json(capsys, "policy", "dev", "--account", OTHER)
+        code, found = run_json("policy", "dev", "--account", OTHER)
     text = str(found)
     names = for_stack(cluster="hyperpod-dev", region="us-west-2", account=OTHER, project="hyperpod", stack="dev")
     assert code == Exit.GOOD
@@ -334,19 +333,16 @@ def test_the_verb_writes_for_the_account_it_is_told(capsys: pytest.CaptureFixtur
     assert written("dev").deploy[0] != found["deploy"][0]
 
 
-def test_the_verb_limits_sessions_to_the_cluster_that_there_is(
-    aws: StubbedAws, on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb_limits_sessions_to_the_cluster_that_there_is(aws: StubbedAws) -> None:
     arn = f"arn:aws:sagemaker:{HERE}:cluster/{CLUSTER_ID}"
     aws.answer("sagemaker", "describe_cluster", cluster(), ClusterName="hyperpod-dev")
-    on(aws)
     with few_files():
-        code, found = run_json(capsys, "policy", "dev")
+        code, found = run_json("policy", "dev")
     assert code == Exit.GOOD
     assert arn in str(found["operate"])
 
 
-def test_an_account_has_twelve_digits(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "policy", "dev", "--account", "my-account")
+def test_an_account_has_twelve_digits() -> None:
+    code, _, err = run("policy", "dev", "--account", "my-account")
     assert code == Exit.BAD_INPUT
     assert "--account: my-account is no AWS account" in err

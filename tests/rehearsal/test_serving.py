@@ -217,17 +217,15 @@ def test_what_needs_kubernetes_names_the_rehearsal_that_has_it() -> None:
 
 
 @pytest.mark.slow
-def test_a_node_whose_scheduler_does_not_run_is_removed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_whose_scheduler_does_not_run_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Planning()
     monkeypatch.setattr("operations.commands.remove.open_engine", lambda *_, **__: nullcontext((engine, None)))
     with serving(account_of("dev"), config("dev"), "dev", KEY) as address:
         signed = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": "any", "AWS_ENDPOINT_URL": address}
         for name, value in {**signed, SERVED: str(ROOT)}.items():
             monkeypatch.setenv(name, value)
-        *_, last = run_json(capsys, "node", "list", "dev", "--no-state")[1]
-        code, out, _ = run(capsys, "node", "remove", "dev", last["instance_id"], "--yes")
+        *_, last = run_json("node", "list", "dev", "--no-state")[1]
+        code, out, _ = run("node", "remove", "dev", last["instance_id"], "--yes")
     assert (code, out) == (Exit.GOOD, "Removed workers-2. Pulumi.dev.yaml has workers 1.\n")
     assert engine.did == ["configure {'hyperpod:workers[0].count': '1'}"]
 

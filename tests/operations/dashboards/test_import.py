@@ -91,10 +91,10 @@ def with_token(aws: StubbedAws, grafana: FakeGrafana, *, deleted: bool = True) -
 
 
 def test_a_stack_gets_its_pages_its_data_source_and_a_token_that_is_gone(
-    account: StubbedAws, grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]
+    account: StubbedAws, grafana: FakeGrafana
 ) -> None:
     with_token(account, grafana)
-    code, document = run_json(capsys, "dashboards", "dev")
+    code, document = run_json("dashboards", "dev")
     assert code == Exit.GOOD
     account.assert_all_asked()
     assert list(grafana.folders) == ["hyperpod"]
@@ -114,18 +114,16 @@ def test_a_stack_gets_its_pages_its_data_source_and_a_token_that_is_gone(
     assert variables["cluster"]["current"]["value"] == "hyperpod-dev"
 
 
-def test_a_second_import_changes_nothing_but_versions(
-    account: StubbedAws, grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_import_changes_nothing_but_versions(account: StubbedAws, grafana: FakeGrafana) -> None:
     with_token(account, grafana)
-    assert run(capsys, "dashboards", "dev")[0] == Exit.GOOD
+    assert run("dashboards", "dev")[0] == Exit.GOOD
     # What people did meanwhile stays.
     grafana.folders["hyperpod"]["title"] = "Our cluster"
     grafana.sources[PROMETHEUS]["isDefault"] = True
     before = {uid: {**one, "version": 2} for uid, one in grafana.dashboards.items()}
     with_workspaces(account, grafana)
     with_token(account, grafana)
-    assert run(capsys, "dashboards", "dev")[0] == Exit.GOOD
+    assert run("dashboards", "dev")[0] == Exit.GOOD
     account.assert_all_asked()
     assert grafana.dashboards == before
     assert grafana.folders["hyperpod"]["title"] == "Our cluster"
@@ -146,74 +144,69 @@ def test_a_second_import_changes_nothing_but_versions(
     ],
 )  # fmt: skip
 def test_a_refusal_is_explained_and_the_token_is_deleted(
-    path: str, answers: list[Any], code: int, said: str,
-    account: StubbedAws, grafana: FakeGrafana, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    path: str, answers: list[Any], code: int, said: str, account: StubbedAws, grafana: FakeGrafana
+) -> None:
     grafana.instead[path] = answers
     with_token(account, grafana)
-    ended, out, err = run(capsys, "dashboards", "dev")
+    ended, out, err = run("dashboards", "dev")
     assert (ended, said in err) == (code, True), err
     account.assert_all_asked()
     assert grafana.token not in out + err
 
 
 def test_what_passes_is_tried_again_and_a_folder_made_meanwhile_is_used(
-    account: StubbedAws, grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]
+    account: StubbedAws, grafana: FakeGrafana
 ) -> None:
     grafana.instead["/api/dashboards/db"] = [(503, {}), (500, {"message": "database is locked"})]
     grafana.folders["hyperpod"] = {"uid": "hyperpod", "title": "HyperPod"}
     grafana.instead["/api/folders/hyperpod"] = [(404, {"message": "folder not found"})]
     with_token(account, grafana)
-    assert run(capsys, "dashboards", "dev")[0] == Exit.GOOD
+    assert run("dashboards", "dev")[0] == Exit.GOOD
     assert grafana.asked.count("POST /api/dashboards/db") == 10
     assert grafana.asked.count("POST /api/folders") == 1
 
 
-def test_a_token_that_repeats_in_grafanas_answer_is_not_printed(
-    account: StubbedAws, grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_token_that_repeats_in_grafanas_answer_is_not_printed(account: StubbedAws, grafana: FakeGrafana) -> None:
     grafana.instead["/api/dashboards/db"] = [(400, {"message": f"bad header Bearer {grafana.token}"})]
     with_token(account, grafana)
-    _, out, err = run(capsys, "dashboards", "dev", "--json")
+    _, out, err = run("dashboards", "dev", "--json")
     assert "[secret]" in err
     assert grafana.token not in out + err
 
 
 def test_an_account_that_cannot_be_deleted_is_a_warning_with_the_command(
-    account: StubbedAws, grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]
+    account: StubbedAws, grafana: FakeGrafana
 ) -> None:
     with_token(account, grafana, deleted=False)
     account.refuse("grafana", "delete_workspace_service_account_token", "ThrottlingException")
     account.refuse("grafana", "delete_workspace_service_account", "AccessDeniedException")
-    code, out, _ = run(capsys, "dashboards", "dev")
+    code, out, _ = run("dashboards", "dev")
     assert code == Exit.GOOD
     assert f"aws grafana delete-workspace-service-account --workspace-id {WORKSPACE} --service-account-id 7" in out
 
 
-def test_without_a_token_the_account_is_deleted_all_the_same(
-    account: StubbedAws, grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_token_the_account_is_deleted_all_the_same(account: StubbedAws, grafana: FakeGrafana) -> None:
     made = {"id": "7", "name": "x", "grafanaRole": "ADMIN", "workspaceId": WORKSPACE}
     account.answer("grafana", "create_workspace_service_account", made)
     account.refuse("grafana", "create_workspace_service_account_token", "AccessDeniedException")
     account.answer("grafana", "delete_workspace_service_account", _WHERE, **_WHERE)
-    assert run(capsys, "dashboards", "dev")[0] == Exit.CANNOT_KNOW
+    assert run("dashboards", "dev")[0] == Exit.CANNOT_KNOW
     account.assert_all_asked()
     assert not grafana.asked
 
 
 def test_a_grafana_of_ones_own_takes_a_token_from_the_environment(
-    aws: StubbedAws, grafana: FakeGrafana, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    aws: StubbedAws, grafana: FakeGrafana, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on(monkeypatch, aws)
     own = ("dashboards", "eks-gpu", "--url", grafana.url, "--data-source", "mine")
-    code, _, err = run(capsys, *own)
+    code, _, err = run(*own)
     assert (code, TOKEN in err) == (Exit.BAD_INPUT, True)
     monkeypatch.setenv(TOKEN, grafana.token)
-    code, _, err = run(capsys, *own)
+    code, _, err = run(*own)
     assert (code, "no data source with the uid mine" in err) == (Exit.BAD_INPUT, True)
     grafana.sources["mine"] = {"uid": "mine", "name": "Prometheus of ours"}
-    code, out, _ = run(capsys, *own)
+    code, out, _ = run(*own)
     assert (code, grafana.token in out) == (Exit.GOOD, False)
     assert "hyperpod-kubernetes" in grafana.dashboards
     assert grafana.sources == {"mine": {"uid": "mine", "name": "Prometheus of ours"}}
@@ -229,12 +222,11 @@ def test_a_grafana_of_ones_own_takes_a_token_from_the_environment(
     ],
 )
 def test_what_is_missing_or_unsafe_is_said_before_anything_is_asked(
-    words: tuple[str, ...], said: str,
-    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    words: tuple[str, ...], said: str, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on(monkeypatch, aws)
     monkeypatch.setenv(TOKEN, "t")
-    code, _, err = run(capsys, "dashboards", "dev", *words)
+    code, _, err = run("dashboards", "dev", *words)
     assert (code, said in err) == (Exit.BAD_INPUT, True)
 
 
@@ -253,15 +245,15 @@ def planning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("planning")
 def test_a_deployment_ends_with_the_import_and_its_failure_is_a_warning(
-    account: StubbedAws, grafana: FakeGrafana, capsys: pytest.CaptureFixture[str]
+    account: StubbedAws, grafana: FakeGrafana
 ) -> None:
     with_token(account, grafana)
-    code, _, err = run(capsys, "deploy", "dev", "--yes")
+    code, _, err = run("deploy", "dev", "--yes")
     assert (code, len(grafana.dashboards)) == (Exit.GOOD, 8)
     assert "8 dashboards are in http" in err
     with_workspaces(account, grafana)
     account.refuse("grafana", "create_workspace_service_account", "AccessDeniedException")
-    code, document = run_json(capsys, "deploy", "dev", "--yes")
+    code, document = run_json("deploy", "dev", "--yes")
     assert code == Exit.GOOD
     assert document["succeeded"] is True
     warning, _ = document["warnings"]
@@ -271,24 +263,20 @@ def test_a_deployment_ends_with_the_import_and_its_failure_is_a_warning(
 
 
 @pytest.mark.usefixtures("planning")
-def test_a_deployment_without_a_grafana_imports_nothing(
-    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_deployment_without_a_grafana_imports_nothing(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> None:
     on(monkeypatch, aws)
-    code, _, err = run(capsys, "deploy", "dev", "--yes")
+    code, _, err = run("deploy", "dev", "--yes")
     assert (code, "ashboards" in err) == (Exit.GOOD, False)
 
 
-def test_the_json_can_be_written_for_a_grafana_that_is_provisioned_from_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, _ = run(capsys, "dashboards", "dev", "--write", str(tmp_path / "made"), "--json")
+def test_the_json_can_be_written_for_a_grafana_that_is_provisioned_from_files(tmp_path: Path) -> None:
+    code, out, _ = run("dashboards", "dev", "--write", str(tmp_path / "made"), "--json")
     assert code == Exit.GOOD
     files = [Path(page["url"]) for page in json.loads(out)["dashboards"]]
     assert {path.name for path in files} >= {"overview.json", "slurm.json"}
     assert "kubernetes.json" not in {path.name for path in files}
     assert {json.loads(path.read_text())["uid"] for path in files} == {f"hyperpod-{path.stem}" for path in files}
     (tmp_path / "file").write_text("")
-    code, _, err = run(capsys, "dashboards", "dev", "--write", str(tmp_path / "file"))
+    code, _, err = run("dashboards", "dev", "--write", str(tmp_path / "file"))
     assert code == Exit.BAD_INPUT
     assert "cannot be written" in err
