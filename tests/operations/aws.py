@@ -25,6 +25,7 @@ from operations.cli import main
 from operations.cluster import sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
+from operations.failures import Exit
 from operations.target import Target
 from operations.terminal import command_line
 from rehearsal.account.requests import action_of
@@ -197,6 +198,18 @@ def run(*given: str | pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     assert "response stub" not in err, err
     assert "HP222" not in err, f"a defect: {err}"
     return code, out, err
+
+
+def ended(code: Exit, *words: str) -> tuple[str, str]:
+    """What a command line prints, and its errors, which ends with this code."""
+    found, out, err = run(*words)
+    assert found == code, out + err
+    return out, err
+
+
+def ended_json(code: Exit, *words: str) -> Any:
+    """The same with --json: the document."""
+    return json.loads(ended(code, *words, "--json")[0])
 
 
 def run_json(*words: str | pytest.CaptureFixture[str]) -> tuple[int, Any]:

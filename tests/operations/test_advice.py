@@ -12,7 +12,7 @@ from components.common.documents import load
 from components.config.keys import keys
 from operations import cli
 from operations.failures import Exit, advice
-from tests.operations.aws import run, run_json
+from tests.operations.aws import ended, run, run_json
 from tests.rows import each
 from tests.support import ROOT
 
@@ -144,8 +144,7 @@ def test_an_error_that_only_its_program_is_known_of_gets_the_closest_known_ones(
 
 
 def test_an_error_that_nobody_knows_gets_the_closest_known_ones_and_says_how_they_were_found() -> None:
-    code, _, err = run("explain", "the overlay for whiteouts broke, and aufs")
-    assert code == Exit.CANNOT_KNOW
+    _, err = ended(Exit.CANNOT_KNOW, "explain", "the overlay for whiteouts broke, and aufs")
     assert "The closest known ones, by their words only:" in err
     assert KNOWN["container-start"].code in err
 

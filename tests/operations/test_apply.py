@@ -12,7 +12,7 @@ from operations.applying import Part
 from operations.failures import Exit, Failure, bad_input, cannot_know
 from operations.outcome import Outcome
 from operations.target import Target
-from tests.operations.aws import StubbedAws, cluster, run, run_json, stack
+from tests.operations.aws import StubbedAws, cluster, ended, run, run_json, stack
 
 Parts = dict[Part, Outcome | Failure]
 
@@ -105,6 +105,5 @@ def test_failures_are_in_the_json(applied: list[Part], monkeypatch: pytest.Monke
 
 
 def test_a_stack_with_nothing_to_apply_is_told() -> None:
-    code, _, err = run("apply", "eks-gpu")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "apply", "eks-gpu")
     assert "configures nothing for this verb to apply" in err

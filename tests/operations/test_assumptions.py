@@ -24,6 +24,8 @@ from tests.operations.aws import (
     RefusingAws,
     StubbedAws,
     cluster,
+    ended,
+    ended_json,
     node,
     run,
     run_json,
@@ -150,17 +152,14 @@ def test_a_row_is_asked_of_stacks_that_rely_on_it() -> None:
 
 
 def test_without_a_stack_the_register_is_listed_and_a_row_shown_in_full() -> None:
-    code, out, _ = run("assumptions")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "assumptions")
     assert all(row in out for row in ROWS)
-    code, out, _ = run("assumptions", "--id", "slurm-version")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "assumptions", "--id", "slurm-version")
     assert "scontrol --version" in out
     assert ROWS["slurm-version"].change.split(",")[0] in out
-    code, listed = run_json("assumptions")
+    _, listed = run_json("assumptions")
     assert [row["id"] for row in listed] == list(ROWS)
-    code, _, err = run("assumptions", "--id", "nosuch")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "assumptions", "--id", "nosuch")
     assert "nosuch" in err
 
 
@@ -210,8 +209,7 @@ def test_what_is_sent_in_has_no_account_number(aws: StubbedAws) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster())
     interface = {"Attachment": {"InstanceId": "i-0", "InstanceOwnerId": "999988887777"}}
     aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": [interface]})
-    code, found = run_json("assumptions", "dev", "--id", "aws-instances-owner")
-    assert code == Exit.GOOD
+    found = ended_json(Exit.GOOD, "assumptions", "dev", "--id", "aws-instances-owner")
     assert not re.search(r"\d{12}", json.dumps(found))
 
 

@@ -23,7 +23,7 @@ from operations.deployment import new_stack
 from operations.deployment.new_stack import Wanted
 from operations.failures import Exit, advice
 from operations.spending import capacity
-from tests.operations.aws import StubbedAws, run, run_json
+from tests.operations.aws import StubbedAws, ended, ended_json, run, run_json
 from tests.rows import each
 from tests.support import READY_STACKS, ROOT
 
@@ -80,8 +80,7 @@ def test_the_examples_in_its_comments_are_valid_too() -> None:
 
 
 def test_a_budget_is_filled_and_not_exceeded(folder: Path) -> None:
-    code, found = run_json("init", "trial", "--budget", "300")
-    assert code == Exit.GOOD
+    found = ended_json(Exit.GOOD, "init", "trial", "--budget", "300")
     assert found.keys() == {"file", "hourly_usd", "cost", "nodes", "zone", "offered_in", "quotas", "warnings"}
     assert found["warnings"] == []
     assert found["zone"] == load((folder / "Pulumi.trial.yaml").read_text())["config"]["hyperpod:availabilityZoneId"]
@@ -110,8 +109,7 @@ def test_nothing_is_written_where_something_is_wrong(
     name: str, options: tuple[str, ...], said: str, folder: Path
 ) -> None:
     (folder / "Pulumi.taken.yaml").write_text("config: {}\n")
-    code, _, err = run("init", *filter(None, [name]), *options)
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "init", *filter(None, [name]), *options)
     assert said in err
     assert "hyperpod:" not in err
     assert sorted(path.name for path in folder.iterdir()) == ["Pulumi.taken.yaml", "Pulumi.yaml"]
@@ -125,16 +123,14 @@ def test_nothing_is_written_where_something_is_wrong(
     )
 )
 def test_a_budget_without_a_price_is_refused_and_nothing_is_written(option: str, value: str, folder: Path) -> None:
-    code, _, err = run("init", "trial", "--budget", "300", option, value)
-    assert code == Exit.CANNOT_KNOW
+    _, err = ended(Exit.CANNOT_KNOW, "init", "trial", "--budget", "300", option, value)
     assert "it is unknown how many nodes cost $300.00 an hour" in err
     assert "unknown" in err
     assert [path.name for path in folder.iterdir()] == ["Pulumi.yaml"]
 
 
 def test_a_new_stack_without_a_price_says_so(folder: Path) -> None:
-    code, out, _ = run("init", "trial", "--instance-type", "ml.g7e.48xlarge")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "init", "trial", "--instance-type", "ml.g7e.48xlarge")
     first = out.splitlines()[0]
     assert "price of 2 x ml.g7e.48xlarge unknown; about $" in first
     assert "Warning: HyperPod's price of 2 x ml.g7e.48xlarge is unknown" in out
@@ -161,8 +157,7 @@ def test_somebody_at_a_terminal_picks_and_no_wrong_answer_is_taken(folder: Path,
     name = f"Bad\r{_RUBOUT * 3}taken\r{_RUBOUT * 5}trial\r"
     count = "".join(f"{wrong}\r{_RUBOUT * len(wrong)}" for wrong in ("two", "2.5", "0")) + "4\r"
     typed(f"{name}{_DOWN}\rus-east-1\rtrn1.\r{_DOWN}\r{count}")
-    code, out, _ = run("init")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "init")
     assert "4 x ml.trn1.32xlarge in us-east-1 (use1-az2)" in out
     assert "could not be asked: no credentials" in out
     for verb in ("rehearse", "quotas", "deploy"):
@@ -194,8 +189,7 @@ def test_without_a_terminal_nobody_is_asked(folder: Path) -> None:
 
 
 def test_a_type_is_known_by_ec2s_name_too_and_tells_the_accelerator(folder: Path) -> None:
-    code, out, err = run("init", "trial", "--instance-type", "trn1.32xlarge", "--dry-run")
-    assert code == Exit.GOOD
+    out, err = ended(Exit.GOOD, "init", "trial", "--instance-type", "trn1.32xlarge", "--dry-run")
     found = load(out)["config"]
     assert found["hyperpod:accelerator"] == "trainium"
     assert found["hyperpod:workers"][0]["instanceType"] == "ml.trn1.32xlarge"

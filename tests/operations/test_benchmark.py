@@ -19,6 +19,8 @@ from tests.operations.aws import (
     FakeKubernetes,
     StubbedAws,
     command,
+    ended,
+    ended_json,
     node,
     run,
     run_json,
@@ -130,12 +132,10 @@ def test_several_collectives_are_run_one_after_the_other(aws: StubbedAws, plugin
     for _ in range(2):
         with_session(aws)
     several = ("--collective", "all_gather", "--collective", "broadcast")
-    code, found = run_json("benchmark", "dev", *several)
-    assert code == Exit.FAILED
+    found = ended_json(Exit.FAILED, "benchmark", "dev", *several)
     assert [one["passed"] for one in found] == [True, False]
     # A name that is wrong is refused before the first test runs.
-    code, _, err = run("benchmark", "dev", "--collective", "all_reduce", "--collective", "all_gater")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "benchmark", "dev", "--collective", "all_reduce", "--collective", "all_gater")
     assert "all_gater" in err
     assert run("benchmark", "dev", *several, "--picture", "x.png")[0] == Exit.BAD_INPUT
 
@@ -155,8 +155,7 @@ def test_trouble_on_the_cluster_is_said_in_its_own_words(aws: StubbedAws, plugin
     command(plugin, "run-nccl-test", "echo 'run-nccl-test: 1 of 2 workers answered: ip-10-1-1-1' >&2; exit 2")
     with_nodes(aws)
     with_session(aws)
-    code, _, err = run("benchmark", "dev")
-    assert code == Exit.FAILED
+    _, err = ended(Exit.FAILED, "benchmark", "dev")
     assert "1 of 2 workers answered" in err
 
 
@@ -171,8 +170,7 @@ def test_trouble_on_the_cluster_is_said_in_its_own_words(aws: StubbedAws, plugin
     ],
 )
 def test_what_cannot_be_measured_is_bad_input(words: tuple[str, ...], said: str, aws: StubbedAws) -> None:
-    code, _, err = run("benchmark", *words)
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "benchmark", *words)
     assert said in err
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from components.catalogue.accelerators import lookup
 from operations.failures import Exit
 from operations.spending import capacity
-from tests.operations.aws import StubbedAws, run, run_json, stack
+from tests.operations.aws import StubbedAws, ended, ended_json, run_json, stack
 
 H100 = "ml.p5.48xlarge"
 ZONES = [{"ZoneName": "us-west-2b", "ZoneId": "usw2-az2"}, {"ZoneName": "us-west-2c", "ZoneId": "usw2-az3"}]
@@ -67,8 +67,7 @@ def test_nodes_come_on_demand_or_by_a_plan_of_the_stacks_zone(aws: StubbedAws) -
 def test_a_table_names_what_speaks_against_each_offer(aws: StubbedAws) -> None:
     account(aws, on_demand=0, here=False)
     aws.answer("sagemaker", "search_training_plan_offerings", {"TrainingPlanOfferings": [plan("us-west-2c")]})
-    code, out, _ = run("capacity", "slurm-gpu")
-    assert code == Exit.FAILED
+    out, _ = ended(Exit.FAILED, "capacity", "slurm-gpu")
     assert "EC2 does not offer it in usw2-az2; the quota leaves 0" in out
     assert "$10,500 in advance" in out
     assert "aws sagemaker create-training-plan --region us-west-2" in out
@@ -77,8 +76,7 @@ def test_a_table_names_what_speaks_against_each_offer(aws: StubbedAws) -> None:
 def test_what_cannot_be_asked_is_neither_fit_nor_unfit(aws: StubbedAws) -> None:
     account(aws, on_demand=0)
     aws.refuse("sagemaker", "search_training_plan_offerings", "AccessDeniedException")
-    code, found = run_json("capacity", "slurm-gpu")
-    assert code == Exit.CANNOT_KNOW
+    found = ended_json(Exit.CANNOT_KNOW, "capacity", "slurm-gpu")
     assert (found[-1]["fits"], found[-1]["why"]) == (None, "permission denied: SearchTrainingPlanOfferings")
 
 

@@ -21,6 +21,8 @@ from tests.operations.aws import (
     FakeKubernetes,
     StubbedAws,
     command,
+    ended,
+    ended_json,
     node,
     run,
     run_json,
@@ -52,8 +54,7 @@ def test_the_jobs_on_a_node_are_named_before_it_goes(verb: str, aws: StubbedAws,
     aws.answer(
         "sagemaker", operation, {"Successful": ["i-workers2"]}, NodeIds=["i-workers2"], ClusterName="hyperpod-dev"
     )
-    code, out, err = run("node", verb, "dev", "i-workers2", "--yes")
-    assert code == Exit.GOOD
+    out, err = ended(Exit.GOOD, "node", verb, "dev", "i-workers2", "--yes")
     assert "7  llama  ann: returns to the queue" in err
     assert "8  notebook  ben: is lost" in err
     assert "/fsx stays" in err
@@ -71,8 +72,7 @@ def test_a_node_without_an_instance_is_named_by_its_logical_id(verb: str, aws: S
     aws.answer("sagemaker", f"batch_{verb}_cluster_nodes", {"FailedNodeLogicalIds": [failed]})
     code, found = run_json("node", verb, "dev", LOGICAL, "--yes")
     assert (code, found["accepted"], found["jobs"]) == (Exit.GOOD, [LOGICAL], [])
-    code, _, err = run("node", verb, "dev", LOGICAL, "--yes")
-    assert code == Exit.FAILED
+    _, err = ended(Exit.FAILED, "node", verb, "dev", LOGICAL, "--yes")
     assert f"{LOGICAL}: InvalidInstanceStatus: it is being made" in err
 
 
@@ -95,8 +95,7 @@ def test_without_a_yes_nothing_happens(aws: StubbedAws, plugin: Path, monkeypatc
     on_controller(plugin, SQUEUE)
     with_nodes(aws)
     with_session(aws)
-    code, _, err = run("node", "replace", "dev", "workers-2")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "node", "replace", "dev", "workers-2")
     assert "--yes" in err
     assert "Replace workers-2 (i-workers2, ip-10-1-1-2, 10.1.1.2)?" in err
     aws.assert_all_asked()
@@ -108,8 +107,7 @@ def test_without_a_yes_nothing_happens(aws: StubbedAws, plugin: Path, monkeypatc
 @pytest.mark.parametrize("verb", ["replace", "reboot"])
 def test_a_name_that_a_replacement_gets_too_needs_a_person_to_look(verb: str, name: str, aws: StubbedAws) -> None:
     with_nodes(aws)
-    code, _, err = run("node", verb, "dev", name, "--yes")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "node", verb, "dev", name, "--yes")
     assert f"{name} may name another instance after a replacement" in err
     assert "with --yes, give i-workers1" in err
     aws.assert_all_asked()
@@ -121,15 +119,13 @@ def test_a_refused_node_is_a_failure_with_sagemakers_reason(aws: StubbedAws, plu
     with_session(aws)
     failed = {"NodeId": "i-workers1", "ErrorCode": "InvalidInstanceStatus", "Message": "it is being replaced"}
     aws.answer("sagemaker", "batch_replace_cluster_nodes", {"Failed": [failed]})
-    code, _, err = run("node", "replace", "dev", "i-workers1", "-y")
-    assert code == Exit.FAILED
+    _, err = ended(Exit.FAILED, "node", "replace", "dev", "i-workers1", "-y")
     assert "workers-1: InvalidInstanceStatus: it is being replaced" in err
 
 
 def test_the_slurm_controller_is_not_replaced_and_nobody_is_asked(aws: StubbedAws) -> None:
     with_nodes(aws)
-    code, _, err = run("node", "replace", "dev", "i-controller1", "-y")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "node", "replace", "dev", "i-controller1", "-y")
     assert "controller-1 is the Slurm controller, which SageMaker does not replace" in err
     assert "hyperpod node reboot" in err
     aws.assert_all_asked()
@@ -137,8 +133,7 @@ def test_the_slurm_controller_is_not_replaced_and_nobody_is_asked(aws: StubbedAw
 
 def test_a_groups_name_is_not_taken_for_its_first_node_here(aws: StubbedAws) -> None:
     with_nodes(aws)
-    code, _, err = run("node", "replace", "dev", "workers", "-y")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "node", "replace", "dev", "workers", "-y")
     assert 'no node "workers"' in err
 
 
@@ -147,8 +142,7 @@ def test_a_node_can_be_replaced_while_slurm_cannot_be_asked(aws: StubbedAws, plu
     with_nodes(aws)
     with_session(aws)
     aws.answer("sagemaker", "batch_replace_cluster_nodes", {"Successful": ["i-workers1"]})
-    code, document = run_json("node", "replace", "dev", "i-workers1", "-y")
-    assert code == Exit.GOOD
+    document = ended_json(Exit.GOOD, "node", "replace", "dev", "i-workers1", "-y")
     assert "Unable to contact slurm controller" in document["unknown"]
 
 
@@ -204,8 +198,7 @@ def test_the_jobs_that_fewer_nodes_may_end_are_named_first(
     monkeypatch.setattr("operations.commands.changes.open_engine", lambda *_, **__: nullcontext((engine, None)))
     if said:
         with_nodes(aws)
-    code, _, err = run("scale", "dev", "workers", count, "--yes")
-    assert code == Exit.GOOD
+    _, err = ended(Exit.GOOD, "scale", "dev", "workers", count, "--yes")
     assert ("1 jobs may be affected: AWS chooses the nodes" in err) is said
     assert engine.did == [f"configure {{'hyperpod:workers[0].count': '{count}'}}", "preview", "up"]
 
@@ -230,8 +223,7 @@ def test_no_node_gets_new_software_without_a_yes(aws: StubbedAws, monkeypatch: p
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     on_slurm(monkeypatch)
     with_nodes(aws)
-    code, _, err = run("node", "update-software", "dev")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "node", "update-software", "dev")
     assert "Update the software of 3 nodes?" in err
     aws.assert_all_asked()
 
@@ -259,8 +251,7 @@ def test_the_queue_goes_with_the_root_volume_of_a_controller_that_gets_new_softw
 
 def test_so_many_nodes_at_a_time_is_for_eks(aws: StubbedAws) -> None:
     """Developer Guide, "Update your AMI version in your SageMaker HyperPod cluster": batches only with EKS."""
-    code, _, err = run("node", "update-software", "dev", "--group", "workers", "--batch", "2", "--yes")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "node", "update-software", "dev", "--group", "workers", "--batch", "2", "--yes")
     assert "all nodes of a Slurm group at once" in err
 
 

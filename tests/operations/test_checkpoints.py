@@ -11,7 +11,7 @@ from components.catalogue.accelerators import lookup
 from operations.failures import Exit
 from operations.spending.checkpoints import optimum
 from tests.golden.stacks import VPC
-from tests.operations.aws import run, run_json
+from tests.operations.aws import ended, ended_json
 from tests.rows import each
 
 MINUTE = 60.0
@@ -28,9 +28,7 @@ def test_a_checkpoint_that_takes_longer_than_two_failures_is_saved_between_any_t
 
 
 def asked(*words: str) -> Any:
-    code, found = run_json("job", "checkpoints", *words)
-    assert code == Exit.GOOD
-    return found
+    return ended_json(Exit.GOOD, "job", "checkpoints", *words)
 
 
 def test_size_seconds_failures_and_dollars_add_up() -> None:
@@ -80,8 +78,7 @@ def test_a_file_system_of_others_is_left_out_and_one_that_is_too_small_is_told_o
 
 
 def test_a_table_of_80_columns_marks_the_recommended_intervals() -> None:
-    code, out, _ = run("job", "checkpoints", "slurm-gpu", "--parameters", "70B", "--bytes-per-parameter", "12")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "job", "checkpoints", "slurm-gpu", "--parameters", "70B", "--bytes-per-parameter", "12")
     assert "840 GB (12 bytes a parameter)" in out
     table = [line for line in out.splitlines() if line.startswith(("S3", "/fsx", "tier"))]
     assert sum(" * " in line for line in table) == 2

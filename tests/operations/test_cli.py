@@ -17,7 +17,7 @@ from pulumi import automation
 from operations.aws import Aws
 from operations.failures import Exit, Failure, explain
 from operations.terminal import console
-from tests.operations.aws import RefusingAws, run, run_json
+from tests.operations.aws import RefusingAws, ended, ended_json, run, run_json
 from tests.operations.test_grammar import VERBS as EVERY_VERB
 from tests.operations.test_grammar import WITHOUT_STACK
 from tests.support import ROOT
@@ -76,8 +76,7 @@ def test_every_verb_is_tried_with_every_trouble() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_has_an_example_and_fits_into_80_columns_and_into_40(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, out, _ = run(*verb.split(), "--help")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, *verb.split(), "--help")
     assert f"hyperpod {verb}" in out.split("Options:")[0].split("\n", 1)[1]
     assert max(map(len, out.splitlines())) <= 80
     assert "\x08" not in out
@@ -148,16 +147,14 @@ def test_an_unknown_stack_is_bad_input_and_a_similar_name_is_suggested(verb: str
         **ASKING,
     }.get(verb, "dev")
     words = others.replace("eks-gpu ", "").removeprefix("dev").removeprefix("eks-gpu")
-    code, _, err = run(*verb.split(), "dve", *words.split())
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, *verb.split(), "dve", *words.split())
     assert "Pulumi.dve.yaml" in err
     assert "did you mean dev?" in err
 
 
 def test_failures_are_json_too(refusing: Callable[..., RefusingAws], on: Callable[[Aws], None]) -> None:
     on(refusing("AccessDeniedException"))
-    code, document = run_json("node", "list", "dev")
-    assert code == Exit.CANNOT_KNOW
+    document = ended_json(Exit.CANNOT_KNOW, "node", "list", "dev")
     assert document["exit_code"] == Exit.CANNOT_KNOW
     assert "permission denied" in document["error"]
 

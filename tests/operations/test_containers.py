@@ -14,7 +14,7 @@ from components.slurm import container_packages
 from operations.deployment import containers
 from operations.deployment.containers import PACKAGES, bring
 from operations.failures import Exit, Failure
-from tests.operations.aws import run
+from tests.operations.aws import ended, run
 
 PYXIS = b"a tar archive"
 
@@ -82,14 +82,13 @@ def test_what_else_is_in_the_folder_keeps_its_digest(published: Path, tmp_path: 
 
 def test_the_verb_says_what_was_not_known_and_what_to_configure(published: Path, tmp_path: Path) -> None:
     folder = tmp_path / "packages"
-    code, out, _ = run("download", "containers", str(folder), "--from", str(published))
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "download", "containers", str(folder), "--from", str(published))
     enroot, caps, pyxis, *commands = out.splitlines()
     assert enroot.endswith("new: compare it with another download")
     assert caps.endswith("new: compare it with another download")
     assert pyxis.endswith("as known")
     assert commands[-1].endswith(f"hyperpod:slurm.containerPackages {folder}")
-    code, out, _ = run("download", "containers", str(folder), "--from", str(published), "--json")
+    _, out, _ = run("download", "containers", str(folder), "--from", str(published), "--json")
     assert [one["known"] for one in json.loads(out)] == [True, True, True]
 
 
@@ -102,6 +101,5 @@ def test_a_missing_file_is_named_with_its_address(published: Path, tmp_path: Pat
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    code, _, err = run("download", "containers", str(tmp_path / "file"))
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "download", "containers", str(tmp_path / "file"))
     assert "is not a folder" in err

@@ -10,7 +10,7 @@ import pytest
 from components.estimates import cost
 from operations.failures import Exit
 from operations.spending import costs
-from tests.operations.aws import StubbedAws, run, run_json, stack
+from tests.operations.aws import StubbedAws, ended, ended_json, run, run_json, stack
 from tests.support import READY_STACKS
 
 
@@ -42,8 +42,7 @@ def put(aws: StubbedAws, *prices: list[str]) -> None:
 
 @pytest.mark.parametrize("name", READY_STACKS)
 def test_every_stack_has_a_bill_with_sources_and_no_account(name: str) -> None:
-    code, found = run_json("cost", name)
-    assert code == Exit.GOOD
+    found = ended_json(Exit.GOOD, "cost", name)
     assert found["hourly_usd"] == pytest.approx(sum(found["parts"].values()))
     assert found["monthly_usd"] == pytest.approx(found["hourly_usd"] * 730)
     assert any("publication" in source or "Price" in source for source in found["sources"])
@@ -52,8 +51,7 @@ def test_every_stack_has_a_bill_with_sources_and_no_account(name: str) -> None:
 
 def test_prices_of_another_region_are_said_to_be_and_a_configuration_can_be_tried() -> None:
     there = ("--config", "aws:region=eu-central-1", "-c", "hyperpod:availabilityZoneId=euc1-az2")
-    code, out, _ = run("cost", "dev", *there, "--config", "hyperpod:size=medium")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "cost", "dev", *there, "--config", "hyperpod:size=medium")
     assert "Warning: the prices are those of us-east-1 and us-west-2, not of eu-central-1" in out
     here = run_json("cost", "dev")[1]
     assert here["warnings"] == []
@@ -69,8 +67,7 @@ def test_live_prices_take_the_place_of_the_tables(aws: StubbedAws) -> None:
     volumes = [product("USW2-Cluster:VolumeUsage.gp2", "0.2", "GB-Mo")]
     tiers = [lustre("50", "9"), lustre("1250", "9"), lustre("250", "0.3"), lustre("1000", "9")]
     put(aws, controller, workers, volumes, tiers)
-    code, found = run_json("cost", "dev", "--live")
-    assert code == Exit.GOOD
+    found = ended_json(Exit.GOOD, "cost", "dev", "--live")
     assert found["parts"]["workers (2 x ml.g5.16xlarge)"] == 12
     assert found["parts"]["controller (1 x ml.m5.2xlarge)"] == 0.5
     assert found["parts"]["node volumes"] == pytest.approx(1200 * 0.2 / 730)
@@ -129,14 +126,12 @@ def test_free_tiers_and_units_that_are_not_time_are_no_price(aws: StubbedAws) ->
 
 def test_a_broken_price_list_is_a_failure_and_no_traceback(aws: StubbedAws) -> None:
     aws.refuse("pricing/us-east-1", "get_products", "InternalErrorException", "try later")
-    code, _, err = run("cost", "dev", "--live")
-    assert code == Exit.FAILED
+    _, err = ended(Exit.FAILED, "cost", "dev", "--live")
     assert "try later" in err
 
 
 def test_the_table_reads_well() -> None:
-    code, out, _ = run("cost", "slurm-gpu")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "cost", "slurm-gpu")
     lines: list[Any] = out.splitlines()
     assert lines[0].startswith("slurm-gpu: $")
     assert "of it accelerators" in lines[0]

@@ -29,7 +29,7 @@ from operations.project.loading import load_project
 from operations.project.stack_file import ProjectError
 from operations.target import Target
 from rehearsal.verb_engine import EmbeddedEngine, rehearsed
-from tests.operations.aws import run
+from tests.operations.aws import ended, run
 from tests.operations.small import LOGS, Planning, needs_cli
 from tests.support import ROOT
 
@@ -46,8 +46,7 @@ def small(monkeypatch: pytest.MonkeyPatch, project: Callable[..., Target]) -> Ta
 
 
 def test_the_verbs_rehearse_from_preview_to_audit(small: Target) -> None:
-    code, out, err = run("deploy", "dev", "--rehearse")
-    assert code == Exit.GOOD
+    out, err = ended(Exit.GOOD, "deploy", "dev", "--rehearse")
     assert "dev was rehearsed, not deployed: 2 resources changed in 0:0" in out
     assert " here, in about 0:0" in out, "what passes here is told from what AWS takes"
     assert "create" not in err.split("up dev")[0], "a preview makes nothing"
@@ -68,8 +67,7 @@ def test_a_quiet_deployment_prints_its_result_and_nothing_before(small: Target) 
 
 
 def test_a_failed_deployment_reads_well(small: Target) -> None:
-    code, out, _ = run("deploy", "dev", "--rehearse", "--fail", "later=capacity")
-    assert code == Exit.FAILED
+    out, _ = ended(Exit.FAILED, "deploy", "dev", "--rehearse", "--fail", "later=capacity")
     lines = out.splitlines()
     assert lines[0].startswith("Rehearsed up of dev failed after 0:0")
     assert lines[1] == "What failed first:"
@@ -83,8 +81,7 @@ def test_an_interrupted_rehearsal_does_not_send_anyone_to_the_real_stack(
 ) -> None:
     cancelled = CommandRun(causes=[Cause(text="declined")], failed=True, cancelled=True)
     monkeypatch.setattr(EmbeddedEngine, "_up", lambda *_: cancelled)
-    code, out, _ = run("deploy", "dev", "--rehearse", "--config", "hyperpod:tags={}")
-    assert code == Exit.CANCELLED
+    out, _ = ended(Exit.CANCELLED, "deploy", "dev", "--rehearse", "--config", "hyperpod:tags={}")
     assert "\nNext: hyperpod deploy dev --rehearse --config 'hyperpod:tags={}'    # AWS was not touched" in out
     assert "Cancelled rehearsed up of dev after" in out
     assert "hyperpod destroy" not in out
@@ -97,16 +94,14 @@ def test_an_interrupt_outside_of_the_engine_names_the_same_command(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(EmbeddedEngine, "unsure", interrupted)
-    code, _, err = run("deploy", "dev", "--rehearse")
-    assert code == Exit.CANCELLED
+    _, err = ended(Exit.CANCELLED, "deploy", "dev", "--rehearse")
     assert "\nCancelled.\nNext: hyperpod deploy dev --rehearse    # AWS was not touched" in err
     assert "Traceback" not in err
 
 
 def test_what_nobody_has_foreseen_is_mended_and_rehearsed_again(small: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advice, "matching", lambda text: None)
-    code, out, _ = run("deploy", "dev", "--rehearse", "--fail", "later=error")
-    assert code == Exit.FAILED
+    out, _ = ended(Exit.FAILED, "deploy", "dev", "--rehearse", "--fail", "later=error")
     assert out.splitlines()[-2] == "Next: fix what the message names, then rehearse again"
 
 
@@ -131,15 +126,13 @@ def test_a_second_update_is_predicted_by_itself(small: Target) -> None:
 
 def test_faults_and_other_settings_are_for_rehearsals_alone() -> None:
     for words in (("--fail", "x"), ("--config", "hyperpod:size=large")):
-        code, _, err = run("deploy", "dev", "--yes", *words)
-        assert code == Exit.BAD_INPUT
+        _, err = ended(Exit.BAD_INPUT, "deploy", "dev", "--yes", *words)
         assert "--rehearse" in err
 
 
 def test_a_bad_configuration_is_refused_with_every_problem_before_anything() -> None:
     words = ("--config", "hyperpod:size=huge", "--config", "aws:region=us-west-9")
-    code, _, err = run("deploy", "dev", "--rehearse", *words)
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "deploy", "dev", "--rehearse", *words)
     assert "hyperpod:size" in err
     assert "aws:region" in err
     assert "nothing was created" in err
@@ -204,8 +197,7 @@ def test_an_embedded_account_is_searched_whole(
 ) -> None:
     monkeypatch.setattr(leftovers, "audit", lambda target: Audit())
     planning(account=SimpleNamespace(leftovers=lambda: ["a thing without a tag"]))
-    code, out, _ = run("destroy", "dev", "--rehearse")
-    assert code == Exit.FAILED
+    out, _ = ended(Exit.FAILED, "destroy", "dev", "--rehearse")
     assert "a thing without a tag" in out
 
 
@@ -237,8 +229,7 @@ def test_a_stack_is_made_only_where_it_is_deployed(
 @pytest.mark.slow
 def test_the_real_cli_deploys_the_default_stack_and_scales_it_without_touching_the_file_system() -> None:
     before = (ROOT / "Pulumi.dev.yaml").read_text()
-    code, out, err = run("scale", "dev", "workers", "3", "--rehearse", "--json")
-    assert code == Exit.GOOD
+    out, err = ended(Exit.GOOD, "scale", "dev", "workers", "3", "--rehearse", "--json")
     # The cluster alone: how many nodes there are is no fact that nodes are given.
     assert json.loads(out)["counts"]["update"] == 1
     assert "Rehearsing on Pulumi " in err

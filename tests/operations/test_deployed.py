@@ -11,7 +11,7 @@ from operations.commands import deployed
 from operations.engine.pulumi_cli import CommandRun, _note_change
 from operations.failures import Exit
 from operations.target import Target
-from tests.operations.aws import NODES, StubbedAws, cluster, node, run, stack
+from tests.operations.aws import NODES, StubbedAws, cluster, ended, node, run, stack
 from tests.operations.small import Planning
 
 MISSING = "nodes of workers that have no instance yet: {}. HyperPod keeps requesting them"
@@ -41,8 +41,7 @@ def test_nodes_without_an_instance_are_told_of_after_an_update(
     verb: tuple[str, ...], real: Target, aws: StubbedAws
 ) -> None:
     answers(aws, node("controller", 1), node("workers", 1))
-    code, out, err = run(*verb, "--yes")
-    assert code == Exit.GOOD
+    out, err = ended(Exit.GOOD, *verb, "--yes")
     said = " ".join((out + err).split())
     assert MISSING.format(1) in said
     assert "Next: hyperpod watch dev" in said

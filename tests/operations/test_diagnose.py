@@ -19,7 +19,7 @@ from operations.cluster.secrets import without_secrets
 from operations.cluster.sessions import Remote
 from operations.failures import Exit, Failure
 from tests.dcgm import diagnosis
-from tests.operations.aws import NODES, StubbedAws, run, run_json, stack, with_nodes
+from tests.operations.aws import NODES, StubbedAws, ended, run, run_json, stack, with_nodes
 
 CANARY = "Xq7vT2mZr9"
 # A line, and whether it is nothing but a secret's place.
@@ -232,8 +232,7 @@ def test_what_cannot_be_asked_is_bad_input(
 ) -> None:
     if "--level" not in words or "controller" in words:
         with_nodes(aws)
-    code, _, err = run("diagnose", *words)
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "diagnose", *words)
     assert said in err
 
 

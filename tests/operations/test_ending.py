@@ -15,7 +15,7 @@ from operations.cli import main
 from operations.failures import Exit, Failure
 from operations.terminal.command_line import wrapped
 from operations.terminal.ending import run_to_its_end, unforeseen
-from tests.operations.aws import run
+from tests.operations.aws import ended, run
 from tests.rows import each
 from tests.support import ROOT
 
@@ -109,8 +109,7 @@ def test_characters_that_a_stream_lacks_are_written_plainly(monkeypatch: pytest.
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_a_failure_has_the_form_that_was_asked_for(form: str) -> None:
-    code, out, _ = run("cost", "nope", "-o", form)
-    assert code == Exit.BAD_INPUT
+    out, _ = ended(Exit.BAD_INPUT, "cost", "nope", "-o", form)
     assert "exit_code" in out
 
 

@@ -18,7 +18,7 @@ from operations.aws import Aws
 from operations.cluster.interfaces import in_the_way
 from operations.deployment import cloudtrail, errors
 from operations.failures import Exit, Failure
-from tests.operations.aws import StubbedAws, cluster, node, run, run_json, stack
+from tests.operations.aws import StubbedAws, cluster, ended, ended_json, node, stack
 
 On = Callable[[Aws], None]
 NOW = datetime.now(UTC)
@@ -103,8 +103,7 @@ def test_causes_are_told_newest_first_with_the_next_step(pages: int, aws: Stubbe
         failure="We currently do not have sufficient capacity for the requested instance type(s).",
         cloudtrail=pages,
     )
-    code, document = run_json("errors", "dev")
-    assert code == Exit.FAILED
+    document = ended_json(Exit.FAILED, "errors", "dev")
     times = [one["time"] for one in document["found"]]
     assert times == sorted(times, reverse=True)
     told = [(one["source"], one["what"]) for one in document["found"]]
@@ -131,8 +130,7 @@ def test_a_cluster_that_is_gone_still_has_its_trail_and_pulumis_own_words(aws: S
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
     aws.answer("cloudtrail", "lookup_events", {"Events": []})
     nothing_else(aws)
-    code, out, _ = run("errors", "dev")
-    assert code == Exit.FAILED
+    out, _ = ended(Exit.FAILED, "errors", "dev")
     assert "pulumi up: storage-lustre" in out
     assert "allow this principal" in out
 
@@ -144,8 +142,7 @@ def test_nothing_wrong_is_good(aws: StubbedAws) -> None:
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
     aws.answer("cloudtrail", "lookup_events", {"Events": []})
     nothing_else(aws)
-    code, out, _ = run("errors", "dev", "--hours", "2")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "errors", "dev", "--hours", "2")
     assert "Nothing went wrong with dev in the last 2 hours" in out
     aws.assert_all_asked()
 
@@ -302,16 +299,14 @@ def test_resources_that_cannot_be_listed_leave_the_calls_that_name_the_cluster(a
 
 def test_what_could_not_be_asked_is_never_called_good(refusing: Callable[..., Aws], on: On) -> None:
     on(refusing("AccessDeniedException"))
-    code, out, _ = run("errors", "dev")
-    assert code == Exit.CANNOT_KNOW
+    out, _ = ended(Exit.CANNOT_KNOW, "errors", "dev")
     assert "Nothing went wrong" not in out
     assert "some sources could not be queried" in out
 
 
 @pytest.mark.parametrize("hours", ["nan", "1e9", "-5", "0", "inf", "2161"])
 def test_a_time_that_cannot_be_looked_back_is_bad_input(hours: str) -> None:
-    code, _, err = run("errors", "dev", "--hours", hours)
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "errors", "dev", "--hours", hours)
     assert "2160" in err
 
 
@@ -319,8 +314,7 @@ def test_one_source_that_may_not_be_asked_hides_no_other(aws: StubbedAws) -> Non
     put(aws)
     aws._stubs["cloudtrail"]._queue.clear()
     aws.refuse("cloudtrail", "lookup_events", "AccessDeniedException")
-    code, document = run_json("errors", "dev")
-    assert code == Exit.FAILED
+    document = ended_json(Exit.FAILED, "errors", "dev")
     assert document["unknown"] == ["CloudTrail: permission denied: LookupEvents in us-west-2"]
     assert len(document["found"]) == 2
 

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from operations.deployment import cloudtrail, errors
 from operations.failures import Exit
 from operations.target import Target
-from tests.operations.aws import StubbedAws, cluster, node, run, stack
+from tests.operations.aws import StubbedAws, cluster, ended, node, stack
 from tests.operations.test_errors import NOW, ago, call, event, nothing_else
 
 
@@ -40,8 +40,7 @@ def test_without_credentials_it_is_said_once_and_with_what_to_do(
     monkeypatch.setattr(errors, "find_cli", lambda: None)
     for service in ("sagemaker", "logs", "resourcegroupstaggingapi"):
         aws.break_off(service, NoCredentialsError())
-    code, out, _ = run("errors", "dev")
-    assert code == Exit.CANNOT_KNOW
+    out, _ = ended(Exit.CANNOT_KNOW, "errors", "dev")
     assert out.splitlines() == [
         "could not query SageMaker, cluster events, recorded events, lifecycle logs, CloudTrail: "
         "Unable to locate credentials",

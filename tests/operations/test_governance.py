@@ -16,7 +16,7 @@ from operations.failures import Exit, Failure
 from operations.kubernetes import governance
 from operations.outcome import Outcome
 from operations.target import Target
-from tests.operations.aws import StubbedAws, run, stack
+from tests.operations.aws import StubbedAws, ended, run, stack
 
 ARN = "arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdef123456"
 QUEUES = 'hyperpod:charts={"queues": "task-governance"}'
@@ -214,8 +214,7 @@ def test_without_a_cluster_or_task_governance_a_destroy_has_nothing_to_remove(aw
 
 @pytest.mark.parametrize("name", ["dev", "eks-gpu"])
 def test_a_stack_without_it_is_told_the_key(name: str) -> None:
-    code, _, err = run("apply", name, "--part", "governance")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "apply", name, "--part", "governance")
     assert "hyperpod:charts.queues" in err
 
 

@@ -22,9 +22,10 @@ from tests.operations.aws import (
     StubbedAws,
     cluster,
     command,
+    ended,
+    ended_json,
     node,
     run,
-    run_json,
     stack,
     with_nodes,
     with_session,
@@ -68,8 +69,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def test_a_table_shows_each_worker_what_is_bad_and_what_was_done(asked: dict[str, str], aws: StubbedAws) -> None:
     with_nodes(aws)
-    code, out, _ = run("node", "health", "dev")
-    assert code == Exit.FAILED
+    out, _ = ended(Exit.FAILED, "node", "health", "dev")
     rows = {line.split()[1]: line.split() for line in out.splitlines()[2:4]}
     assert rows["workers-1"] == ["PASS", "workers-1", "idle", "1", "40", "s", "well"]
     assert rows["workers-2"] == ["FAIL", "workers-2", "drained", "3", "40", "s", "ecc"]
@@ -82,8 +82,7 @@ def test_a_table_shows_each_worker_what_is_bad_and_what_was_done(asked: dict[str
 
 def test_machines_get_every_check_and_now_runs_them_first(asked: dict[str, str], aws: StubbedAws) -> None:
     with_nodes(aws)
-    code, found = run_json("node", "health", "dev", "--now")
-    assert code == Exit.FAILED
+    found = ended_json(Exit.FAILED, "node", "health", "dev", "--now")
     assert found[1]["bad"] == {"ecc": "GPU 3: row remap failed"}
     assert found[1]["unknown"] == {"nvlink": "command not found: nvidia-smi"}
     assert (found[0]["state"], found[0]["status"]) == ("idle", "PASS")
@@ -104,8 +103,7 @@ def test_a_node_that_says_nothing_of_use_is_unknown_and_never_well(
 ) -> None:
     asked["workers-2"] = answer
     with_nodes(aws)
-    code, out, _ = run("node", "health", "dev")
-    assert code == Exit.CANNOT_KNOW
+    out, _ = ended(Exit.CANNOT_KNOW, "node", "health", "dev")
     assert said in out
 
 
@@ -138,8 +136,7 @@ def test_hyperpods_own_checks_start_on_nodes_or_groups_after_their_jobs_are_name
         ClusterName="hyperpod-dev",
         DeepHealthCheckConfigurations=[request_],
     )
-    code, out, err = run("node", "deep-check", "dev", *words, "--yes")
-    assert code == Exit.GOOD
+    out, err = ended(Exit.GOOD, "node", "deep-check", "dev", *words, "--yes")
     assert "7  llama  ann: goes on; after 10 minutes its node is left out" in err
     assert "need the newest image, and workers-2 has none" in err
     assert "Follow it: hyperpod node list dev --watch" in out
@@ -218,8 +215,7 @@ def test_what_hyperpod_does_not_check_is_refused_before_it_is_asked(
 ) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster())
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [*NODES]})
-    code, _, err = run("node", "deep-check", stack, *words, "--yes")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "node", "deep-check", stack, *words, "--yes")
     assert said in err
     aws.assert_all_asked()
 

@@ -9,7 +9,7 @@ import pytest
 
 from operations.failures import Exit
 from operations.jobs import pull
-from tests.operations.aws import StubbedAws, run, run_json
+from tests.operations.aws import StubbedAws, ended, run, run_json
 
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/training@sha256:abc"
 HAS: dict[str, Any] = {"imageID": "sha256:abc", "state": {"running": {}}}
@@ -80,8 +80,7 @@ def test_a_node_that_cannot_pull_is_named_with_its_reason(on_nodes: Any) -> None
 def test_nothing_stays_behind_where_the_time_is_up(on_nodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     api = on_nodes(*([(HAS, PULLS)] * 3))
     monkeypatch.setattr("time.monotonic", iter(range(0, 10_000, 40)).__next__)
-    code, _, err = run("job", "pull", "eks-gpu", IMAGE, "--timeout", "60")
-    assert code == Exit.FAILED
+    _, err = ended(Exit.FAILED, "job", "pull", "eks-gpu", IMAGE, "--timeout", "60")
     assert "1 of 2 nodes of workers have the image after 1 minutes" in err
     assert api.did == ["apply", "delete"]
 
@@ -91,6 +90,5 @@ def test_nothing_stays_behind_where_the_time_is_up(on_nodes: Any, monkeypatch: p
     [(("dev", IMAGE), "dev runs Slurm"), (("eks-gpu", IMAGE, "-g", "system"), "group system has no accelerators")],
 )
 def test_pulling_is_for_workers_of_eks(words: tuple[str, ...], said: str) -> None:
-    code, _, err = run("job", "pull", *words)
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "job", "pull", *words)
     assert said in err

@@ -19,6 +19,7 @@ from tests.operations.aws import (
     StubbedAws,
     cluster,
     command,
+    ended,
     node,
     run,
     run_json,
@@ -58,8 +59,7 @@ def test_a_controller_that_does_not_run_is_not_asked(aws: StubbedAws) -> None:
 def test_a_cluster_without_nodes_yet_is_an_empty_list(aws: StubbedAws) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster("Creating"))
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": []})
-    code, out, _ = run("node", "list", "dev")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "node", "list", "dev")
     assert "Creating, 0 nodes" in out
 
 
@@ -106,8 +106,7 @@ def test_slurms_state_stands_beside_sagemakers(aws: StubbedAws, plugin: Path) ->
     command(plugin, "sinfo", SINFO)
     with_nodes(aws)
     with_session(aws, Target=f"sagemaker-cluster:{CLUSTER_ID}_controller-i-controller1")
-    code, out, _ = run("node", "list", "dev")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "node", "list", "dev")
     assert "down*" in out
     assert "workers-2: Node unexpectedly rebooted" in out
     assert max(map(len, out.splitlines())) <= 100
@@ -116,8 +115,7 @@ def test_slurms_state_stands_beside_sagemakers(aws: StubbedAws, plugin: Path) ->
 def test_nodes_are_listed_even_where_slurm_cannot_be_asked(aws: StubbedAws, plugin: Path) -> None:
     with_nodes(aws)
     aws.refuse("ssm", "start_session", "AccessDeniedException", "not authorized to perform: ssm:StartSession")
-    code, out, err = run("node", "list", "dev")
-    assert code == Exit.GOOD
+    out, err = ended(Exit.GOOD, "node", "list", "dev")
     assert "workers-2" in out
     assert "state unknown: permission denied" in err
     assert "allow this principal ssm:StartSession" in err
@@ -128,8 +126,7 @@ def test_nodes_that_are_still_to_come_are_counted_and_listed_by_their_logical_id
     aws.answer("sagemaker", "describe_cluster", cluster(groups=groups))
     listed = {"ClusterNodeSummaries": [NODES[0], TO_COME, *NODES[1:]]}
     aws.answer("sagemaker", "list_cluster_nodes", listed, IncludeNodeLogicalIds=True)
-    code, out, _ = run("node", "list", "dev", "--no-state")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "node", "list", "dev", "--no-state")
     assert "nodes of workers that have no instance yet: 14 " in out
     names = [line.split()[0] for line in out.splitlines()[2:6]]
     assert names == ["controller-1", "workers-1", "workers-2", LOGICAL]
@@ -192,8 +189,7 @@ def test_a_node_that_waits_for_hyperpods_patch_says_so(
 
 def drawn_network(stack: str) -> list[str]:
     """What is drawn of a network, below the cluster's name and without its lines."""
-    code, out, _ = run("node", "list", stack, "--topology")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "node", "list", stack, "--topology")
     assert max(map(len, out.splitlines())) <= 80
     return [line.lstrip("│├└─ ") for line in out.splitlines()[1:]]
 
@@ -237,8 +233,7 @@ def test_slurms_nodes_are_drawn_in_its_map(shown: str, wanted: list[str], aws: S
 
 
 def test_the_network_needs_the_scheduler_and_is_drawn_once() -> None:
-    code, _, err = run("node", "list", "dev", "--topology", "--no-state", "--watch")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "node", "list", "dev", "--topology", "--no-state", "--watch")
     assert "--topology does not go with --no-state and --watch" in err
 
 
@@ -265,6 +260,5 @@ def test_a_kubeconfig_contains_no_secret_and_is_readable_only_by_its_owner(aws: 
     # What the AWS CLI answers with, and kubectl compares (aws eks update-kubeconfig).
     assert user["user"]["exec"]["apiVersion"] == "client.authentication.k8s.io/v1beta1"
     assert "token:" not in path.read_text()
-    code, _, err = run("kubeconfig", "dev")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "kubeconfig", "dev")
     assert "Slurm stack" in err

@@ -20,7 +20,7 @@ from operations.failures import Exit, cannot_know
 from operations.project.loading import Project, load_project
 from operations.target import Target
 from tests.operations.aws import NODES as DESCRIBED
-from tests.operations.aws import StubbedAws, run, run_json, with_nodes
+from tests.operations.aws import StubbedAws, ended, ended_json, run, with_nodes
 from tests.support import config, project
 
 USERS = [{"name": "research1", "uid": 2001}, {"name": "research2", "uid": 2002, "gid": 3000}]
@@ -78,8 +78,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch, people: list[dict[str, Any]], aws: St
 
 
 def test_nodes_that_have_everybody_are_good(nodes: Nodes) -> None:
-    code, found = run_json("node", "users", "dev")
-    assert code == Exit.GOOD
+    found = ended_json(Exit.GOOD, "node", "users", "dev")
     assert [(one["node"], one["people"], one["good"]) for one in found] == [(name, 2, True) for name in NODES]
     assert nodes.asked == ["sudo -n /opt/hyperpod/bin/hyperpod-users"] * 3
 
@@ -89,8 +88,7 @@ def test_who_is_missing_and_who_is_too_many_is_told_node_by_node(nodes: Nodes) -
     wrong = {"research1": {**THERE["research1"], "uid": 2005}, "research2": {**THERE["research2"], "enabled": False}}
     nodes.said["workers-1"] = {"people": {**wrong, "left": other}, "digest": "old"}
     nodes.said["workers-2"] = (127, "sudo: /opt/hyperpod/bin/hyperpod-users: command not found")
-    code, out, err = run("node", "users", "dev")
-    assert code == Exit.FAILED
+    out, err = ended(Exit.FAILED, "node", "users", "dev")
     rows = {line.split()[1]: line.split() for line in out.splitlines()[2:5]}
     assert rows["controller-1"] == ["PASS", "controller-1", "2", "-", "-"]
     assert rows["workers-1"] == ["FAIL", "workers-1", "2", "research1,", "research2", "left"]
@@ -104,8 +102,7 @@ def test_the_list_of_the_bucket_is_applied_everywhere_and_nobody_is_locked_unask
 ) -> None:
     left = {"left": {"uid": 2009, "gid": 2009, "enabled": True}}
     nodes.said["workers-1"] = {"people": {**THERE, **left}, "digest": "old"}
-    code, _, err = run("apply", "dev", "--part", "people")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "apply", "dev", "--part", "people")
     assert "people: workers-1: lock left" in err
     assert "Apply, lock the accounts of left and end their jobs and processes?" in err
     assert len(nodes.asked) == 3
@@ -133,8 +130,7 @@ def test_a_stack_without_people_locks_those_it_had(nodes: Nodes, people: list[di
 def test_trouble_on_a_node_is_told(nodes: Nodes, aws: StubbedAws) -> None:
     nodes.said["workers-1"] = {**nodes.said["workers-1"], "warnings": ["research1 has no keys: x"]}
     nodes.said["workers-2"] = (0, "a banner")
-    code, out, _ = run("node", "users", "dev")
-    assert code == Exit.FAILED
+    out, _ = ended(Exit.FAILED, "node", "users", "dev")
     assert "workers-1: research1 has no keys: x" in out
     assert "workers-2: not understood: a banner" in out
     nodes.said = dict.fromkeys(NODES)
@@ -144,6 +140,5 @@ def test_trouble_on_a_node_is_told(nodes: Nodes, aws: StubbedAws) -> None:
 
 
 def test_pods_have_no_accounts(aws: StubbedAws) -> None:
-    code, _, err = run("node", "users", "eks-gpu")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "node", "users", "eks-gpu")
     assert "hyperpod:teams" in err

@@ -16,7 +16,7 @@ from operations.aws import Aws
 from operations.failures import Exit
 from operations.spending import quotas
 from operations.target import Target
-from tests.operations.aws import RefusingAws, StubbedAws, run, run_json, stack
+from tests.operations.aws import RefusingAws, StubbedAws, ended, ended_json, run, run_json, stack
 from tests.support import READY_STACKS, config
 
 On = Callable[[Aws], None]
@@ -111,8 +111,7 @@ def test_a_service_missing_in_the_region_is_unknown_and_the_others_are_still_sea
     with_limits(aws, target, plenty(target))
     unused(aws)
     aws.break_off("eks", EndpointConnectionError(endpoint_url="https://eks.us-west-2.amazonaws.com"))
-    code, checks = run_json("quotas", "eks-gpu")
-    assert code == Exit.CANNOT_KNOW
+    checks = ended_json(Exit.CANNOT_KNOW, "quotas", "eks-gpu")
     assert [(one["name"], "eks.us-west-2" in one["why"]) for one in checks if one["result"] != "PASS"] == [
         ("Clusters", True)
     ]
@@ -129,8 +128,7 @@ def test_a_limit_below_the_stacks_own_need_fails_whatever_others_use(aws: Stubbe
 
 def test_without_credentials_it_lists_what_the_stack_needs_and_how_to_log_in(aws: StubbedAws) -> None:
     aws.break_off("service-quotas", NoCredentialsError())
-    code, out, err = run("quotas", "dev")
-    assert code == Exit.CANNOT_KNOW
+    out, err = ended(Exit.CANNOT_KNOW, "quotas", "dev")
     assert "aws sso login" in err
     assert all(str(quota.code or quota.name) in " ".join(out.split()) for quota in needed(config("dev")))
     assert "PASS" not in out

@@ -18,6 +18,8 @@ from tests.operations.aws import (
     FakeKubernetes,
     StubbedAws,
     cluster,
+    ended,
+    ended_json,
     node,
     run,
     run_json,
@@ -63,8 +65,7 @@ def test_named_workers_are_drained_then_deleted_and_the_count_follows(
 ) -> None:
     slurm.jobs = ["7", "8"]
     deleted(aws, *NODES[:2], Successful=["i-workers2"])
-    code, out, told = run("node", "remove", "dev", "i-workers2", "--yes")
-    assert code == Exit.GOOD
+    out, told = ended(Exit.GOOD, "node", "remove", "dev", "i-workers2", "--yes")
     assert "workers-2: ml.g5.16xlarge, i-workers2, ip-10-1-1-2" in told
     assert "7  llama  ann: ends first" in told
     assert "workers: 2 to 1 nodes, $11.37 to " in told
@@ -92,8 +93,7 @@ def test_a_node_that_aws_refuses_stays_takes_jobs_again_and_counts(
     slurm: Slurm, engine: Planning, aws: StubbedAws
 ) -> None:
     deleted(aws, NODES[0], NODES[2], Successful=["i-workers1"], Failed=[FAILED])
-    code, found = run_json("node", "remove", "dev", "i-workers1", "i-workers2", "--yes")
-    assert code == Exit.FAILED
+    found = ended_json(Exit.FAILED, "node", "remove", "dev", "i-workers1", "i-workers2", "--yes")
     assert found["refused"] == {"workers-2": "NodeIdInUse: The node is in use by another operation."}
     assert (found["removed"], found["counts"]) == (["i-workers1"], {"workers": 1})
     assert slurm.did[-1] == f"NodeName={TWO} State=RESUME"
@@ -105,8 +105,7 @@ def test_where_aws_refuses_all_the_configuration_and_slurm_are_as_before(
 ) -> None:
     # Developer Guide, "Scale down a SageMaker HyperPod cluster": 400 where all fail, or while the cluster changes.
     aws.refuse("sagemaker", "batch_delete_cluster_nodes", "ValidationException", "Cluster is in Updating state")
-    code, _, told = run("node", "remove", "dev", "i-workers1", "--yes")
-    assert code == Exit.FAILED
+    _, told = ended(Exit.FAILED, "node", "remove", "dev", "i-workers1", "--yes")
     assert "Cluster is in Updating state" in told
     assert engine.did[-1] == "restore"
     assert slurm.did[-1] == f"NodeName={ONE} State=RESUME"
@@ -137,15 +136,13 @@ def test_nothing_is_deleted_where_jobs_do_not_end_and_now_does_not_wait(
     slurm: Slurm, engine: Planning, aws: StubbedAws
 ) -> None:
     slurm.jobs = ["7"] * 9
-    code, _, told = run("node", "remove", "dev", "i-workers1", "--yes", "--timeout", "0")
-    assert code == Exit.FAILED
+    _, told = ended(Exit.FAILED, "node", "remove", "dev", "i-workers1", "--yes", "--timeout", "0")
     assert "did not end within 0 s" in told
     assert "--now" in told
     assert (slurm.did[-1], engine.did) == (f"NodeName={ONE} State=RESUME", [])
     with_nodes(aws)
     deleted(aws, NODES[0], NODES[2], Successful=["i-workers1"])
-    code, _, told = run("node", "remove", "dev", "i-workers1", "--yes", "--now")
-    assert code == Exit.GOOD
+    _, told = ended(Exit.GOOD, "node", "remove", "dev", "i-workers1", "--yes", "--now")
     assert "nobody waits for the jobs" in told
     assert slurm.did[-1] == f"NodeName={ONE} {DRAIN}"
 

@@ -14,7 +14,7 @@ from operations.cluster import draining, run_scripts, sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from operations.failures import Exit, cannot_know
-from tests.operations.aws import StubbedAws, command, run, run_json, stack, with_nodes, with_session
+from tests.operations.aws import StubbedAws, command, ended, ended_json, run, stack, with_nodes, with_session
 
 RUN = ("node", "run-scripts", "dev", "--yes")
 STEPS = [
@@ -81,8 +81,7 @@ DRAIN = "State=DRAIN Reason=hyperpod node run-scripts"
 
 
 def test_the_controller_comes_first_and_workers_are_drained_one_after_the_other(slurm: Slurm) -> None:
-    code, found = run_json(*RUN)
-    assert code == Exit.GOOD
+    found = ended_json(Exit.GOOD, *RUN)
     plan, *did = slurm.did
     assert plan == "squeue"
     assert did == [
@@ -98,8 +97,7 @@ def test_the_controller_comes_first_and_workers_are_drained_one_after_the_other(
 
 def test_so_many_nodes_at_once_and_their_jobs_end_first(slurm: Slurm) -> None:
     slurm.jobs = ["7", "8", "9"]
-    code, _, told = run(*RUN, "workers", "--at-once", "2")
-    assert code == Exit.GOOD
+    _, told = ended(Exit.GOOD, *RUN, "workers", "--at-once", "2")
     assert "7  llama  ann: goes on; its node waits for it" in told
     _, drained, *waited, one, two, resumed = slurm.did
     assert drained == f"NodeName={ONE},{TWO} {DRAIN}"
@@ -109,16 +107,14 @@ def test_so_many_nodes_at_once_and_their_jobs_end_first(slurm: Slurm) -> None:
 
 
 def test_without_draining_slurm_is_asked_for_nothing(slurm: Slurm) -> None:
-    code, _, _ = run(*RUN, "workers-2", "--no-drain")
-    assert code == Exit.GOOD
+    ended(Exit.GOOD, *RUN, "workers-2", "--no-drain")
     assert slurm.did == ["squeue", "workers-2"]
 
 
 def test_a_node_that_somebody_else_has_taken_out_stays_out_and_one_of_an_earlier_run_comes_back(slurm: Slurm) -> None:
     slurm.states = {ONE: "drained", TWO: "drained"}
     slurm.reasons = {ONE: "ann looks at its disk", TWO: run_scripts.REASON}
-    code, _, _ = run(*RUN, "workers", "--at-once", "2")
-    assert code == Exit.GOOD
+    ended(Exit.GOOD, *RUN, "workers", "--at-once", "2")
     assert [line for line in slurm.did if "=" in line] == [f"NodeName={TWO} {DRAIN}", f"NodeName={TWO} State=RESUME"]
 
 
@@ -127,8 +123,7 @@ def test_a_node_that_somebody_else_has_taken_out_stays_out_and_one_of_an_earlier
 )
 def test_it_stops_at_the_first_that_fails_which_stays_out(slurm: Slurm, broken: str | None, why: str) -> None:
     slurm.broken = {"workers-1": broken}
-    code, out, _ = run(*RUN)
-    assert code == Exit.FAILED
+    out, _ = ended(Exit.FAILED, *RUN)
     assert why in out
     assert "workers-1 gets no jobs until" in out
     assert "not run on workers-2" in out
@@ -146,8 +141,7 @@ def test_each_step_is_shown(slurm: Slurm) -> None:
 
 def test_nodes_whose_jobs_do_not_end_go_back_to_slurm_unchanged(slurm: Slurm) -> None:
     slurm.jobs = ["7"] * 9
-    code, _, told = run(*RUN, "workers-1", "--timeout", "0")
-    assert code == Exit.FAILED
+    _, told = ended(Exit.FAILED, *RUN, "workers-1", "--timeout", "0")
     assert "did not end within 0 s" in told
     assert slurm.did[-1] == f"NodeName={ONE} State=RESUME"
     assert "workers-1" not in slurm.did

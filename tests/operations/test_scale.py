@@ -15,7 +15,7 @@ from operations.deployment import deploy
 from operations.failures import Exit, Failure
 from operations.target import Target
 from rehearsal.verb_engine import EmbeddedEngine
-from tests.operations.aws import StubbedAws, run, stack
+from tests.operations.aws import StubbedAws, ended, run, stack
 from tests.support import ROOT
 
 
@@ -24,8 +24,7 @@ def test_scaling_in_the_embedded_account_changes_the_cluster_and_never_the_file_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    code, out, err = run("scale", "dev", "workers", "4", "--rehearse", "--json")
-    assert code == Exit.GOOD
+    out, err = ended(Exit.GOOD, "scale", "dev", "workers", "4", "--rehearse", "--json")
     report = json.loads(out)
     assert report["counts"]["update"] == 1
     assert set(report["counts"]) == {"update", "same"}
@@ -41,8 +40,7 @@ def test_scaling_in_the_embedded_account_changes_the_cluster_and_never_the_file_
     ],
 )
 def test_a_size_that_cannot_be_is_refused_before_anything_happens(words: tuple[str, ...], said: str) -> None:
-    code, _, err = run("scale", "dev", *words, "--rehearse")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "scale", "dev", *words, "--rehearse")
     assert said in err
 
 
@@ -108,8 +106,7 @@ def test_a_refused_scaling_leaves_the_configuration_as_it_was(
             seen.append(f"{verb} {self._project.config['hyperpod:workers']}")
 
         monkeypatch.setattr(EmbeddedEngine, verb, noted)
-    code, _, err = run("scale", "dev", "workers", "5", "--rehearse")
-    assert code == Exit.FAILED
+    _, err = ended(Exit.FAILED, "scale", "dev", "workers", "5", "--rehearse")
     assert "the file system would go" in err
     assert '"count": 5' in seen[0]
     assert seen[1] == f"restore {chosen.project.config['hyperpod:workers']}"
@@ -129,7 +126,6 @@ def test_what_if_names_limits_quotas_and_dollars_and_changes_nothing() -> None:
     assert found["fsx_mbps"] == 300
     # 1,000 x 10 GiB at 100 Gbps.
     assert round(found["image_pull_seconds"]) == 859
-    code, out, _ = run("scale", "slurm-gpu", "workers", "100", "--what-if")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "scale", "slurm-gpu", "workers", "100", "--what-if")
     assert "155 nodes" in out
     assert "each of 800 accelerators" in out

@@ -18,6 +18,7 @@ from tests.operations.aws import (
     StubbedAws,
     calls,
     command,
+    ended,
     node,
     run,
     stack,
@@ -60,8 +61,7 @@ def test_any_shell_line_arrives_whole(line: str, output: str | None, code: int, 
 def test_arguments_keep_their_spaces(aws: StubbedAws, plugin: Path) -> None:
     with_nodes(aws)
     with_session(aws)
-    code, out, _ = run("node", "exec", "dev", "workers-1", "--json", "--", "printf", "%s|", "a b", "c'd")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "node", "exec", "dev", "workers-1", "--json", "--", "printf", "%s|", "a b", "c'd")
     assert json.loads(out) == {"node": "workers-1", "instance_id": "i-workers1", "exit_code": 0, "output": "a b|c'd|\n"}
 
 
@@ -159,16 +159,14 @@ def test_a_node_that_is_not_running_takes_no_session(aws: StubbedAws, plugin: Pa
 def test_a_machine_without_the_plugin_is_told_where_it_is(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with_nodes(aws)
-    code, _, err = run("node", "connect", "dev")
-    assert code == Exit.CANNOT_KNOW
+    _, err = ended(Exit.CANNOT_KNOW, "node", "connect", "dev")
     assert "install-plugin" in err
 
 
 def test_connect_opens_a_shell_without_a_document(aws: StubbedAws, plugin: Path) -> None:
     with_nodes(aws)
     with_session(aws)
-    code, _, err = run("node", "connect", "dev", "workers-2")
-    assert code == Exit.GOOD
+    _, err = ended(Exit.GOOD, "node", "connect", "dev", "workers-2")
     (call,) = calls(plugin)
     assert call["request"] == {"Target": f"sagemaker-cluster:{CLUSTER_ID}_workers-i-workers2"}
     assert "workers-2" in err
@@ -222,8 +220,7 @@ def test_a_session_is_the_profiles_and_a_terminals_line_ends_are_taken_off(
 def test_ssh_takes_the_configuration(aws: StubbedAws, tmp_path: Path) -> None:
     with_nodes(aws, node("controller", 1), node("workers", 1), node("workers", 2, "Pending"))
     path = tmp_path / "config.d" / "hyperpod"
-    code, _, err = run("node", "ssh-config", "dev", "--write", str(path))
-    assert code == Exit.GOOD
+    _, err = ended(Exit.GOOD, "node", "ssh-config", "dev", "--write", str(path))
     assert "ssh hyperpod-dev-controller-1" in err
     text = path.read_text()
     assert f"HostName sagemaker-cluster:{CLUSTER_ID}_controller-i-controller1" in text

@@ -17,7 +17,7 @@ from operations.cluster import sessions, slow_node
 from operations.cluster.sessions import Remote
 from operations.failures import Exit, Failure
 from operations.jobs.render import render
-from tests.operations.aws import FakeKubernetes, StubbedAws, cluster, node, run, run_json, stack, with_nodes
+from tests.operations.aws import FakeKubernetes, StubbedAws, cluster, ended, node, run_json, stack, with_nodes
 from tests.support import config
 
 WORKERS = [node("controller", 1), *(node("workers", number) for number in (1, 2))]
@@ -50,8 +50,7 @@ def test_slurm_names_the_slow_node_as_the_verbs_do_and_what_to_do_with_it(
 ) -> None:
     with_nodes(aws, *WORKERS)
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": WORKERS})
-    code, out, _ = run("node", "find-slow", "dev", "--timeout", "60")
-    assert code == Exit.FAILED
+    out, _ = ended(Exit.FAILED, "node", "find-slow", "dev", "--timeout", "60")
     assert "slow node: workers-2, in most of its pairs" in out
     assert "hyperpod node replace dev workers-2" in out
     ((line, seconds),) = asked
@@ -72,8 +71,7 @@ def test_machines_get_every_pair(asked: list[tuple[str, float]], aws: StubbedAws
     [(("dev", "--nodes", "3"), "from 2 to 2"), (("dev", "--nodes", "1"), "greater than or equal to 2")],
 )
 def test_a_number_that_makes_no_pair_is_bad_input(words: tuple[str, ...], said: str, aws: StubbedAws) -> None:
-    code, _, err = run("node", "find-slow", *words)
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "node", "find-slow", *words)
     assert said in err
 
 

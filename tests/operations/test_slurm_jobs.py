@@ -18,7 +18,7 @@ from operations.jobs.batch import enroots_name, submission
 from operations.jobs.choices import Choices
 from operations.jobs.render import JobError
 from operations.jobs.specs import JOBS
-from tests.operations.aws import StubbedAws, calls, command, run, run_json, with_nodes, with_session
+from tests.operations.aws import StubbedAws, calls, command, ended, ended_json, run, run_json, with_nodes, with_session
 from tests.rows import each
 from tests.support import ROOT, config
 
@@ -105,8 +105,7 @@ def test_a_job_that_slurm_says_failed_fails(state: str, controller: Controller) 
 def test_what_slurm_refuses_leaves_nothing_behind(controller: Controller) -> None:
     (controller.shared / "refuses").touch()
     controller.sessions(1)
-    code, _, err = run("job", "run", "dev", "nanogpt")
-    assert code == Exit.FAILED
+    _, err = ended(Exit.FAILED, "job", "run", "dev", "nanogpt")
     assert "nanogpt was not submitted: sbatch: error: Batch job submission failed: Invalid partition" in err
     assert list((controller.shared / "checkpoints/jobs-ubuntu").iterdir()) == []
 
@@ -120,8 +119,7 @@ def test_a_job_that_takes_too_long_goes_on_and_a_test_is_ended(
     command(controller.bin, "scancel", f'echo "$@" > {controller.shared}/scancel')
     controller.ends("RUNNING")
     controller.sessions(3)
-    code, _, err = run("job", "run", "dev", "nanogpt", "--timeout", "0.1")
-    assert code == Exit.FAILED
+    _, err = ended(Exit.FAILED, "job", "run", "dev", "nanogpt", "--timeout", "0.1")
     assert "it continues; hyperpod job list dev; to end it: hyperpod job cancel dev 17" in " ".join(err.split())
     assert not (controller.shared / "scancel").exists()
     controller.sessions(4)
@@ -273,12 +271,10 @@ def test_every_job_runs_on_slurm_with_the_files_that_its_batch_file_takes() -> N
 
 def test_a_dry_run_shows_what_would_be_submitted_and_asks_nobody(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import model\n")
-    code, found = run_json("run", "slurm-gpu", str(tmp_path / "train.py"), "-N", "1", "--dry-run", "--json")
-    assert code == Exit.GOOD
+    found = ended_json(Exit.GOOD, "run", "slurm-gpu", str(tmp_path / "train.py"), "-N", "1", "--dry-run", "--json")
     assert shlex.split(found["command"])[-2:] == ["torchrun.sbatch", "train.py"]
     assert found["files"]["train.py"] == "import model\n"
-    code, out, _ = run("run", "eks-gpu", str(tmp_path / "train.py"), "-N", "2", "--dry-run", "--env", "A=b")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "run", "eks-gpu", str(tmp_path / "train.py"), "-N", "2", "--dry-run", "--env", "A=b")
     for part in (
         "train.py: |",
         "--nnodes=2 --nproc-per-node=8",

@@ -7,13 +7,12 @@ import pytest
 from operations import records
 from operations.failures import Exit
 from operations.spending import plans
-from tests.operations.aws import StubbedAws, cluster, node, run, run_json, with_nodes
+from tests.operations.aws import StubbedAws, cluster, ended, node, run_json, with_nodes
 
 
 def test_a_healthy_stack_at_a_glance(aws: StubbedAws) -> None:
     with_nodes(aws, node("controller", 1), node("workers", 1), node("workers", 2))
-    code, out, _ = run("status", "dev")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "status", "dev")
     lines = out.splitlines()
     assert lines[:4] == [
         "dev: healthy, InService in us-west-2",
@@ -30,8 +29,7 @@ def test_what_will_take_nodes_away_is_said_before_the_next_step(
 ) -> None:
     monkeypatch.setattr(plans, "endings", lambda _: iter(["the plan ends tomorrow"]))
     with_nodes(aws, node("controller", 1), node("workers", 1), node("workers", 2))
-    code, out, _ = run("status", "dev")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "status", "dev")
     assert out.splitlines()[-2] == "Warning: the plan ends tomorrow"
 
 
@@ -47,8 +45,7 @@ def test_a_node_that_failed_is_1_and_named(aws: StubbedAws) -> None:
 def test_what_is_not_all_there_is_changing(status: str, aws: StubbedAws) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster(status))
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node("controller", 1)]})
-    code, out, _ = run("status", "dev")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "status", "dev")
     assert f"dev: changing, {status} in us-west-2" in out
     assert "workers     none yet of 2 x ml.g5.16xlarge" in out
     assert "Next: hyperpod watch dev" in out
@@ -57,8 +54,7 @@ def test_what_is_not_all_there_is_changing(status: str, aws: StubbedAws) -> None
 def test_a_cluster_that_failed_says_why(aws: StubbedAws) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster("Failed") | {"FailureMessage": "no capacity"})
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": []})
-    code, out, _ = run("status", "dev")
-    assert code == Exit.FAILED
+    out, _ = ended(Exit.FAILED, "status", "dev")
     assert "no capacity" in out
     assert "Next: hyperpod errors dev" in out
 
@@ -77,8 +73,7 @@ def test_a_stack_that_is_not_there_says_what_was_done_last(
     told = {"time": "2026-11-20T10:00:00+00:00", "command": "up", "succeeded": succeeded, "cause": cause}
     monkeypatch.setattr(records, "read", lambda target, name: [told | {"command": "preview"}, told])
     aws.refuse("sagemaker", "describe_cluster", "ResourceNotFound")
-    code, out, _ = run("status", "dev")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "status", "dev")
     assert "dev: no cluster in us-west-2" in out
     assert f"up {'succeeded' if succeeded else 'failed'}, 2026-11-20" in out
     assert ("hyperpod-cluster: no capacity" in out) is not succeeded

@@ -9,13 +9,12 @@ import pytest
 from components.catalogue.accelerators import CATALOGUE
 from operations.commands import types as verb
 from operations.failures import Exit
-from tests.operations.aws import run, run_json
+from tests.operations.aws import ended, ended_json, run
 from tests.rows import each
 
 
 def found(*options: str) -> dict[str, dict[str, Any]]:
-    code, rows = run_json("types", *options)
-    assert code == Exit.GOOD
+    rows = ended_json(Exit.GOOD, "types", *options)
     return {row["name"]: row for row in rows}
 
 
@@ -43,8 +42,7 @@ def test_filters_leave_what_fits_all_of_them(options: tuple[str, ...], names: se
 
 
 def test_what_fits_nothing_is_bad_input_with_the_nearest_names() -> None:
-    code, _, err = run("types", "ml.p5.48large")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "types", "ml.p5.48large")
     assert "did you mean ml.p5.48xlarge" in err
 
 

@@ -17,7 +17,7 @@ from components.catalogue.accelerators import lookup
 from operations.cluster import slurm_accounts
 from operations.failures import Exit, Failure
 from operations.spending import usage
-from tests.operations.aws import StubbedAws, controller_says, run, run_json, stack, with_nodes
+from tests.operations.aws import StubbedAws, controller_says, ended, ended_json, stack, with_nodes
 
 SLURM = ('slurm={"accounting":{},"accounts":[{"name":"lab","users":["ada"],"maxGpus":4}],"qos":[{"name":"late"}]}',)
 # As sacct prints them: a job that returned to the queue is there twice, a CPU job has no GPUs, one has not begun.
@@ -38,8 +38,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def test_hours_and_dollars_are_those_of_the_accelerators_that_jobs_held(said: dict[str, str], aws: StubbedAws) -> None:
     with_nodes(aws)
-    code, found = run_json("usage", "dev", "--since", "2026-11-01")
-    assert code == Exit.GOOD
+    found = ended_json(Exit.GOOD, "usage", "dev", "--since", "2026-11-01")
     assert [(use["account"], use["user"], use["jobs"], use["gpu_hours"]) for use in found["uses"]] == [
         ("lab", "ada", 1, 4.0),
         ("guests", "bob", 3, 0.5),
@@ -52,8 +51,7 @@ def test_hours_and_dollars_are_those_of_the_accelerators_that_jobs_held(said: di
 
 def test_people_get_a_table_and_a_picture(said: dict[str, str], aws: StubbedAws, tmp_path: Path) -> None:
     with_nodes(aws)
-    code, out, _ = run("usage", "dev", "--picture", str(tmp_path / "new/use.svg"))
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "usage", "dev", "--picture", str(tmp_path / "new/use.svg"))
     assert "4.5 accelerator hours" in out
     assert out.splitlines()[2].split()[:4] == ["lab", "ada", "1", "4.0"]
     drawn = (tmp_path / "new/use.svg").read_text()
@@ -106,8 +104,7 @@ def test_nothing_used_is_an_empty_table_and_a_picture_all_the_same(aws: StubbedA
 def test_a_time_that_is_none_is_refused_before_anything_is_asked(
     since: str, said: dict[str, str], aws: StubbedAws
 ) -> None:
-    code, _, err = run("usage", "dev", "--since", since)
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "usage", "dev", "--since", since)
     assert "2026-11-01T08:00" in err
     assert "asked" not in said
 
@@ -121,16 +118,14 @@ def test_a_slurm_that_keeps_no_account_of_jobs_is_told_with_the_key_that_changes
 ) -> None:
     with_nodes(aws)
     said |= {"output": "Slurm accounting storage is disabled\n", "code": "1"}
-    code, _, err = run("usage", "dev")
-    assert code == Exit.FAILED
+    _, err = ended(Exit.FAILED, "usage", "dev")
     assert "accounting storage is disabled" in err
     assert "hyperpod:slurm.accounting" in err
 
 
 def test_a_stack_without_accounting_is_told_before_anyone_is_asked(aws: StubbedAws) -> None:
     aws.break_off("sagemaker", NoCredentialsError())
-    code, _, err = run("usage", "dev")
-    assert code == Exit.CANNOT_KNOW
+    _, err = ended(Exit.CANNOT_KNOW, "usage", "dev")
     assert err.startswith("dev has no hyperpod:slurm.accounting: unless its slurm.conf names another, Slurm keeps no")
 
 
@@ -140,8 +135,7 @@ def test_eks_has_no_accounts_of_slurm(aws: StubbedAws) -> None:
 
 
 def test_a_stack_on_eks_without_metrics_is_told_which_key_starts_them(aws: StubbedAws) -> None:
-    code, _, err = run("usage", "eks-gpu")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "usage", "eks-gpu")
     assert "set hyperpod:observability.prometheus to create" in err
 
 
@@ -187,6 +181,5 @@ def test_a_controller_that_refuses_is_told_with_its_reason(aws: StubbedAws, said
 
 
 def test_without_accounting_there_is_nothing_to_apply(aws: StubbedAws) -> None:
-    code, _, err = run("apply", "dev", "--part", "accounts")
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "apply", "dev", "--part", "accounts")
     assert "set hyperpod:slurm.accounting" in err

@@ -11,7 +11,7 @@ import pytest
 from components.catalogue.accelerators import lookup
 from operations.failures import Exit
 from operations.spending import usage
-from tests.operations.aws import StubbedAws, run, run_json, stack
+from tests.operations.aws import StubbedAws, ended, ended_json, stack
 from tests.operations.workspace import ARN, Workspace
 
 SETTINGS = (
@@ -42,8 +42,7 @@ def measured(aws: StubbedAws, workspace: Workspace, monkeypatch: pytest.MonkeyPa
 
 def test_days_add_up_to_hours_and_dollars_by_team_and_type(measured: Workspace) -> None:
     since = datetime.now(UTC) - timedelta(days=2, hours=3)
-    code, found = run_json("usage", "eks-gpu", "--since", f"{since:%Y-%m-%dT%H:%M}")
-    assert code == Exit.GOOD
+    found = ended_json(Exit.GOOD, "usage", "eks-gpu", "--since", f"{since:%Y-%m-%dT%H:%M}")
     rates = {kind: (lookup(kind).hourly_usd or 0.0) / 8 for kind in (P5, P4D)}
     assert [(use["account"], use["instance_type"], use["gpu_hours"], use["jobs"]) for use in found["uses"]] == [
         ("vision", P5, 48.0, None),
@@ -66,8 +65,7 @@ def test_days_add_up_to_hours_and_dollars_by_team_and_type(measured: Workspace) 
 def test_people_get_a_table_and_a_picture(measured: Workspace, tmp_path: Path) -> None:
     since = datetime.now(UTC) - timedelta(hours=1)
     words = ("--since", f"{since:%Y-%m-%dT%H:%M}", "--picture", str(tmp_path / "use.svg"))
-    code, out, _ = run("usage", "eks-gpu", *words)
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "usage", "eks-gpu", *words)
     assert "24.5 accelerator hours" in out
     assert [line.split()[:3] for line in out.splitlines()[1:3]] == [["team", "type", "hours"], ["vision", P5, "16.0"]]
     assert "Kubernetes keeps no record of who started them" in out

@@ -12,7 +12,7 @@ from operations import records
 from operations.deployment import watch
 from operations.deployment.errors import DEPLOYMENTS
 from operations.failures import Exit
-from tests.operations.aws import CLUSTER_ID, NODES, StubbedAws, cluster, node, run, run_json, stack
+from tests.operations.aws import CLUSTER_ID, NODES, StubbedAws, cluster, ended, node, run, run_json, stack
 from tests.operations.test_boots import STEP, STREAM, event
 
 BOOTS = (*NODES[:2], node("workers", 2, "Pending"))
@@ -81,8 +81,7 @@ def test_the_first_script_that_fails_ends_it_with_step_log_and_next_step(aws: St
 def test_what_sagemaker_calls_failed_ends_it_too(aws: StubbedAws) -> None:
     look(aws, *NODES[:2], node("workers", 2, "Failure", "the EFA health checks did not run successfully"))
     scripts(aws, "step fsx ... ok")
-    code, out, _ = run("watch", "dev")
-    assert code == Exit.FAILED
+    out, _ = ended(Exit.FAILED, "watch", "dev")
     assert "workers-2 i-workers2: the EFA health checks did not run successfully" in out
     assert "The end of" not in out
 
@@ -103,8 +102,7 @@ def test_aws_may_fail_to_answer_a_few_times(aws: StubbedAws) -> None:
     look(aws, *BOOTS, log="step fsx ... ok")
     for _ in range(watch._MOST_UNANSWERED):
         aws.refuse("sagemaker", "describe_cluster", "ThrottlingException")
-    code, _, err = run("watch", "dev")
-    assert code == Exit.CANNOT_KNOW
+    _, err = ended(Exit.CANNOT_KNOW, "watch", "dev")
     assert err.count("AWS did not answer: throttled") == 2 * (watch._MOST_UNANSWERED - 1)
     aws.assert_all_asked()
 

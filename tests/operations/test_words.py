@@ -25,7 +25,7 @@ from operations.aws import Aws
 from operations.failures import Exit, Failure, bad_input
 from operations.terminal import command_line, console
 from operations.terminal.output_options import OPTIONS
-from tests.operations.aws import StubbedAws, cluster, run, verb_of
+from tests.operations.aws import StubbedAws, cluster, ended, run, verb_of
 from tests.rows import each
 from tests.support import ROOT
 
@@ -225,8 +225,7 @@ def test_nodes_are_asked_for_again_until_ctrl_c(aws: StubbedAws, monkeypatch: py
     for _ in range(2):
         aws.answer("sagemaker", "describe_cluster", cluster("Creating"))
         aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": []})
-    code, out, _ = run("node", "list", "dev", "--watch", "--no-state")
-    assert code == Exit.CANCELLED
+    out, _ = ended(Exit.CANCELLED, "node", "list", "dev", "--watch", "--no-state")
     assert naps == [15, 15]
     assert out.count("hyperpod-dev: Creating, 0 nodes") == 2
 

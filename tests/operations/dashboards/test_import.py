@@ -17,7 +17,7 @@ from operations.dashboards import importing
 from operations.dashboards.grafana import Grafana
 from operations.dashboards.importing import TOKEN
 from operations.failures import Exit, Failure
-from tests.operations.aws import ACCOUNT, StubbedAws, run, run_json
+from tests.operations.aws import ACCOUNT, StubbedAws, ended, ended_json, run
 from tests.operations.dashboards.fake_grafana import FakeGrafana, running
 from tests.operations.small import Planning
 
@@ -94,8 +94,7 @@ def test_a_stack_gets_its_pages_its_data_source_and_a_token_that_is_gone(
     account: StubbedAws, grafana: FakeGrafana
 ) -> None:
     with_token(account, grafana)
-    code, document = run_json("dashboards", "dev")
-    assert code == Exit.GOOD
+    document = ended_json(Exit.GOOD, "dashboards", "dev")
     account.assert_all_asked()
     assert list(grafana.folders) == ["hyperpod"]
     source = grafana.sources[PROMETHEUS]
@@ -180,8 +179,7 @@ def test_an_account_that_cannot_be_deleted_is_a_warning_with_the_command(
     with_token(account, grafana, deleted=False)
     account.refuse("grafana", "delete_workspace_service_account_token", "ThrottlingException")
     account.refuse("grafana", "delete_workspace_service_account", "AccessDeniedException")
-    code, out, _ = run("dashboards", "dev")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "dashboards", "dev")
     assert f"aws grafana delete-workspace-service-account --workspace-id {WORKSPACE} --service-account-id 7" in out
 
 
@@ -253,8 +251,7 @@ def test_a_deployment_ends_with_the_import_and_its_failure_is_a_warning(
     assert "8 dashboards are in http" in err
     with_workspaces(account, grafana)
     account.refuse("grafana", "create_workspace_service_account", "AccessDeniedException")
-    code, document = run_json("deploy", "dev", "--yes")
-    assert code == Exit.GOOD
+    document = ended_json(Exit.GOOD, "deploy", "dev", "--yes")
     assert document["succeeded"] is True
     warning, _ = document["warnings"]
     assert "permission denied: CreateWorkspaceServiceAccount" in warning
@@ -270,13 +267,11 @@ def test_a_deployment_without_a_grafana_imports_nothing(aws: StubbedAws, monkeyp
 
 
 def test_the_json_can_be_written_for_a_grafana_that_is_provisioned_from_files(tmp_path: Path) -> None:
-    code, out, _ = run("dashboards", "dev", "--write", str(tmp_path / "made"), "--json")
-    assert code == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "dashboards", "dev", "--write", str(tmp_path / "made"), "--json")
     files = [Path(page["url"]) for page in json.loads(out)["dashboards"]]
     assert {path.name for path in files} >= {"overview.json", "slurm.json"}
     assert "kubernetes.json" not in {path.name for path in files}
     assert {json.loads(path.read_text())["uid"] for path in files} == {f"hyperpod-{path.stem}" for path in files}
     (tmp_path / "file").write_text("")
-    code, _, err = run("dashboards", "dev", "--write", str(tmp_path / "file"))
-    assert code == Exit.BAD_INPUT
+    _, err = ended(Exit.BAD_INPUT, "dashboards", "dev", "--write", str(tmp_path / "file"))
     assert "cannot be written" in err
