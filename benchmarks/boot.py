@@ -6,8 +6,6 @@ Needs what ``hyperpod rehearse nodes`` needs. The same hosts boot twice: by a sc
 then by the lifecycle scripts. The calls are those that the hosts made then.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -6,8 +6,6 @@ Each table compares its rows with each other, within one run. Calls are those to
 here: what a session would print is made up, so the seconds of a verb are its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import gzip

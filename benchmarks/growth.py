@@ -1,7 +1,5 @@
 """Growth: which figures of a benchmark grow faster than the size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 

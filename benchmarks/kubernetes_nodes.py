@@ -7,8 +7,6 @@ controllers and Kueue are the real programs, with what the stack declares for th
 the simulated nodes, so each time is an upper bound. Nothing is pulled and no container starts.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ output: a real node_exporter's on this machine, and the nodes' writer's in tests
 stack with ml.p5.48xlarge run in a real Prometheus, which scrapes the series that they read.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ with PyTorch (``make node-packages``). mutmut's own runner plants every mutant i
 the nodes' scripts, which are shipped, compiled and read as text, are then other files than those under test.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import random

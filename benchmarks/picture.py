@@ -1,7 +1,5 @@
 """A picture of how figures grow with a size: both axes logarithmic, so that linear growth is a straight line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

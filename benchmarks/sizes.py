@@ -1,7 +1,5 @@
 """What the benchmarks that measure several sizes print: progress on standard error, and a table of the figures."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 

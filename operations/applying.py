@@ -1,7 +1,5 @@
 """The parts of the configuration that no deployment applies: a call or a node of the running cluster must."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """AWS through boto3: clients with retries, pagination, and the caller's account."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The command line: its verbs, and the one place that turns a failure into a message and an exit code."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence

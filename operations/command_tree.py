@@ -1,7 +1,5 @@
 """The verbs with their options, and the words that they take: what ``completion`` keeps in a file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

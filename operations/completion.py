@@ -4,8 +4,6 @@ A file has every verb's options and the words that are the same for all stacks. 
 Pulumi.yaml has changed. Only the nodes of a cluster are asked of AWS.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

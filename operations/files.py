@@ -1,7 +1,5 @@
 """Files that verbs write: whole, or not at all."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 

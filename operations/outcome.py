@@ -1,7 +1,5 @@
 """What applying a part of the configuration changes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Results of earlier runs of the verbs, as JSON lines in ``.operations/STACK``, which git ignores."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime

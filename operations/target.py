@@ -1,7 +1,5 @@
 """What a verb works on: a stack's checked configuration, its AWS account, and its cluster."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from functools import cached_property

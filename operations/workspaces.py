@@ -1,7 +1,5 @@
 """The workspaces of a stack's metrics: which they are, and a question to its Prometheus."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlencode

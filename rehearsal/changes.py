@@ -1,7 +1,5 @@
 """Updates of a deployed stack: what each creates, updates, replaces and deletes, and which are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

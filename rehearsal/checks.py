@@ -1,7 +1,5 @@
 """A rehearsal's checks and their results."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Creates the existing resources that a configuration names in the embedded account, before the program runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice

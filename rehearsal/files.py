@@ -1,7 +1,5 @@
 """Where a rehearsal's results go: the report, and the JSON, which ``-`` sends to standard output."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Otherwise a typing mistake would look like a stack that survives the failure.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field

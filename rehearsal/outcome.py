@@ -1,7 +1,5 @@
 """One rehearsal from start to finish, and its result in the documented JSON form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Waits with a limit, and long work that says what it does: live in a terminal, a line now and then elsewhere."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

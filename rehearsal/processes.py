@@ -1,7 +1,5 @@
 """Finds the processes of a run: those with its mark in their environment."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

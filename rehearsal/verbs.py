@@ -1,7 +1,5 @@
 """The verbs that the rehearsal adds to ``hyperpod``, and what ``deploy --rehearse`` gets from it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cache

@@ -1,7 +1,5 @@
 """What ``dcgmi diag -j`` prints."""
 
-from __future__ import annotations
-
 import json
 
 

@@ -4,8 +4,6 @@ HYPOTHESIS_PROFILE=long (``make fuzz``) tries ten thousand cases, others each ti
 the same ones.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """One test for the rows of a table: hundreds of tests of a line each cost more than what they look at."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """What one process of a test run makes and all of them look at."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

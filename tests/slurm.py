@@ -1,7 +1,5 @@
 """The Slurm that the rehearsal of nodes keeps, where only what a test starts sees it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Ports that behave as those of hosts that are gone."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What the tests share: plans, deployments, and questions to ask of a graph of resources."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager

@@ -4,8 +4,6 @@ What is committed is cloned, and `make` installs the packages for the distributi
 ends in a traceback, and the exit codes are those of docs/operations.md.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The benchmarks of size, in small: what they call growth, and that each part of benchmarks/fleet.py runs."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """The project keeps its own promises: documentation in step, every test collected, every dependency explained."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

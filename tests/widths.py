@@ -1,7 +1,5 @@
 """What fits into a terminal of which width."""
 
-from __future__ import annotations
-
 import io
 from contextlib import AbstractContextManager
 from unittest.mock import patch

@@ -7,8 +7,6 @@ slurmd for each node. They share this machine's cores with the controller, so ea
 sizes of one run with each other.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

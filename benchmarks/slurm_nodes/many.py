@@ -1,7 +1,5 @@
 """Many real slurmd in one host, each with its own name, address and folders, as Slurm's own large tests have them."""
 
-from __future__ import annotations
-
 import secrets
 import subprocess
 from collections.abc import Iterator, Sequence

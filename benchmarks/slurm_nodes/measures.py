@@ -1,7 +1,5 @@
 """What many nodes take of a real Slurm: to register, to run a job on all, to queue, to lose its daemons."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """What the project's own services ask of a controller: processor time, and calls to slurmctld by its own statistics."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The table and the picture of sizes that were measured."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checks of the keys of Slurm's accounting. Every rule yields its own problems."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """The keys of Slurm's accounting: its database, the accounts, and the qualities of service."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictInt

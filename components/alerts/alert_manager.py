@@ -1,7 +1,5 @@
 """The alert manager of a Prometheus workspace: its messages to the topic, and how often it repeats them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..common.documents import dump

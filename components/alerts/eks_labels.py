@@ -6,8 +6,6 @@ selections and joins of AWS's own dashboards for the add-on (aws/sagemaker-hyper
 workspace was read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

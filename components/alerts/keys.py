@@ -1,7 +1,5 @@
 """The keys of alerts: the address or topic that receives messages."""
 
-from __future__ import annotations
-
 from typing import Annotated, TypeAlias
 
 from ..schema.fields import IN_PLACE, Model, form

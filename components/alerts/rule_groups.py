@@ -4,8 +4,6 @@ The files in this folder hold them, with ``$cluster`` for the cluster's name: se
 workspace. One namespace holds all of a stack's groups, because a workspace can have only ten.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias

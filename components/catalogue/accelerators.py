@@ -3,8 +3,6 @@
 The facts are rows of ``instance_types.csv``, each with its sources. Nothing here creates a resource or calls AWS.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The facts are rows of ``kubernetes_versions.csv`` and ``eks_addons.csv``, each w
 pinned, so that two runs of one program create the same cluster; to upgrade, edit a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date

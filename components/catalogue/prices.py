@@ -3,8 +3,6 @@
 The figures are rows of ``prices.csv``, each with its source. Instances are priced in ``accelerators``.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The facts are rows of ``regions.csv``, each with its source. Zones are named by 
 accounts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

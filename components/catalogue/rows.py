@@ -1,7 +1,5 @@
 """Tables of facts: a CSV file's rows as frozen dataclasses, every cell checked by pydantic against the field's type."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping
 from dataclasses import fields

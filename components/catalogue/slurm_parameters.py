@@ -6,8 +6,6 @@ older name of NamespaceType, and the older names of SlurmctldHost; it calls the 
 (src/common/read_config.c). Names do not say which values Slurm accepts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The stack that all components belong to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

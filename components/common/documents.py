@@ -1,7 +1,5 @@
 """YAML, by libyaml, which is ten times as fast as PyYAML's own code; PyYAML's wheels include it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

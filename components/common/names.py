@@ -1,7 +1,5 @@
 """Names that AWS limits, and the cluster id that distinguishes this stack's resources from any other's."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """IAM policy documents, as JSON text with sorted keys so that an unchanged policy never shows up as a change."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

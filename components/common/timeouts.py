@@ -3,8 +3,6 @@
 The limits of the HyperPod cluster, of add-ons whose pods need nodes and of Helm's releases are with their resources.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

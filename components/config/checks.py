@@ -1,7 +1,5 @@
 """Rules between configured values. Every rule yields its own problems; none stops the others."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterator
 

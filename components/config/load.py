@@ -1,7 +1,5 @@
 """Reads the stack's configuration once and reports all problems together."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence

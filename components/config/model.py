@@ -3,8 +3,6 @@
 ``Pulumi.yaml`` documents the top-level keys. Rules that relate several keys are in ``checks.py``.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt

@@ -1,7 +1,5 @@
 """Reports values of the wrong type, size or form in the user's terms, and returns the settings without them."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Mapping
 from itertools import product

@@ -1,7 +1,5 @@
 """Estimates a stack's cost per hour before anything is created: list prices, without traffic and other usage."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Finds the published limits that a stack meets as one worker group grows, and at how many nodes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

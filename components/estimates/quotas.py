@@ -1,7 +1,5 @@
 """Determines the service quotas that a stack needs, so that you can request them before a deployment fails."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Checks of the keys of node health."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..schema.problems import Problem

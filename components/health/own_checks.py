@@ -4,8 +4,6 @@ The folder is on the machine that deploys, so only a deployment reads it; a node
 scripts.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Checks of the roles and policies that a configuration names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..catalogue.regions import Region

@@ -5,8 +5,6 @@ the folder is pinned file by file, and the packaged charts that it needs by thei
 downloads and checks them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator

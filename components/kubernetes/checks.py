@@ -1,7 +1,5 @@
 """Checks of a Kubernetes cluster's configuration. Every rule yields its own problems."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from ipaddress import IPv4Network

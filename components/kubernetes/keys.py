@@ -1,7 +1,5 @@
 """The keys of EKS: its teams and its charts."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Annotated, Literal
 

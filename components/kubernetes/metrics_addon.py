@@ -1,7 +1,5 @@
 """SageMaker's add-on that collects metrics on EKS: exporters for nodes, accelerators and network, and a collector."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

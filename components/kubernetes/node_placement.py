@@ -3,8 +3,6 @@
 ``config.taints`` keeps the others off accelerators. Nothing here creates a resource.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The environment of training pods: one ConfigMap for each worker group, by the same rules as for Slurm jobs."""
 
-from __future__ import annotations
-
 from hyperpod_node.network import job_variables
 
 from ..workers.instance_groups import InstanceGroup

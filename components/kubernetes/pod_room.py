@@ -1,7 +1,5 @@
 """Checks that the nodes of an EKS stack have room for the stack's own pods."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checks of the keys of the network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 

@@ -5,8 +5,6 @@ vpc_endpoint_policies): from our identities to our resources, AWS's services, an
 need. A policy allows nothing by itself: roles, buckets and repositories decide as before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any

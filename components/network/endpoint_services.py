@@ -1,7 +1,5 @@
 """The AWS services that get an interface endpoint in the VPC. Cost and quota estimates count the same ones."""
 
-from __future__ import annotations
-
 from .keys import NetworkConfig
 
 # Nodes use these services often enough to keep the traffic off the NAT gateway; the networking template of

@@ -1,7 +1,5 @@
 """The keys of ``hyperpod:network``."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from ..schema.fields import (

@@ -1,7 +1,5 @@
 """Divides address ranges into subnets, and counts the addresses that a stack needs. No resources."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 

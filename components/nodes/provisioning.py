@@ -5,8 +5,6 @@ has both, and writes its own next to the scripts (SageMaker Developer Guide, "Mi
 configuration").
 """
 
-from __future__ import annotations
-
 from hyperpod_node.accounting.accounts import OWN_ACCOUNT, with_users
 from hyperpod_node.facts import parameters
 from hyperpod_node.facts.model import (

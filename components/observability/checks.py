@@ -1,7 +1,5 @@
 """Checks of the keys of metrics. Every rule yields its own problems."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..catalogue.regions import Region

@@ -1,7 +1,5 @@
 """The keys of metrics: which workspaces the stack uses, and how much is collected."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import StrictBool

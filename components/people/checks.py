@@ -1,7 +1,5 @@
 """Checks of the list of people."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import struct

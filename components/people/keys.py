@@ -1,7 +1,5 @@
 """The people of a Slurm cluster, ``hyperpod:users``: their accounts on every node, from the stack or from a file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias

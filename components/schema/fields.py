@@ -1,7 +1,5 @@
 """Building blocks of the model's fields: lenient models, the effect of a change, strings that must match a pattern."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, get_args

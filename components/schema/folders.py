@@ -1,7 +1,5 @@
 """Folders of files that a key names on the machine that deploys, and their possible problems."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

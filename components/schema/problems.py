@@ -1,7 +1,5 @@
 """The problems of a configuration, in the user's terms, and the one error that carries them all."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

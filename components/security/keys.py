@@ -1,7 +1,5 @@
 """The keys of ``hyperpod:security``."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import StrictBool

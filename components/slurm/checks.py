@@ -1,7 +1,5 @@
 """Checks of the keys of Slurm. Every rule yields its own problems."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from hyperpod_node.slurm.partitions import RESERVED, is_taken

@@ -4,8 +4,6 @@ The folder is on the machine that deploys, so only a deployment reads it. This r
 The controller itself tries every line before it uses any (lifecycle/hyperpod_node/slurm/trial.py).
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The folder is on the machine that deploys, so only a deployment reads it; a node
 scripts, and checks them by the same digests.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path

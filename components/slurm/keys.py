@@ -1,7 +1,5 @@
 """The keys of Slurm: its accounting, limits, containers, and additions to its configuration."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool

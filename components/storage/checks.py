@@ -1,7 +1,5 @@
 """Checks of the file systems, hyperpod:fsx."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..catalogue.accelerators import CATALOGUE

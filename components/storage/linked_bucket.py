@@ -1,7 +1,5 @@
 """Checks the bucket that is linked to the file system before anything is created."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pulumi_aws as aws

@@ -1,7 +1,5 @@
 """Checks of instance groups."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

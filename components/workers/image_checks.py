@@ -1,7 +1,5 @@
 """Checks of the image with which a group's nodes start. Every rule yields its own problems."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..schema.problems import Problem

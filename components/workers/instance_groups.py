@@ -1,7 +1,5 @@
 """An instance group with every value filled in."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from hyperpod_node.facts.model import NodeRole

@@ -1,7 +1,5 @@
 """The keys of instance groups, and the sizes that fill in missing values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal

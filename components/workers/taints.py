@@ -3,8 +3,6 @@
 A worker group without accelerators runs the Kubernetes cluster's own pods: DNS, storage drivers, operators, queues.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from ..catalogue.accelerators import ACCELERATORS

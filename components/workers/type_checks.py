@@ -1,7 +1,5 @@
 """Checks what a stack's instance types rule out, and warns of what people should know before they pay."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from ..catalogue.accelerators import ACCELERATORS, InstanceType, find, nearest

@@ -7,8 +7,6 @@ read-only question settles it, what shows that it is wrong, and what to change t
 its sample.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache

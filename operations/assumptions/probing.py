@@ -3,8 +3,6 @@
 What cannot be asked is unknown: a refused call refutes nothing.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence

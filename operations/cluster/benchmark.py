@@ -1,7 +1,5 @@
 """``benchmark``: the collectives test on the cluster's workers, rated by the wire rate of their network."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Changes of nodes: what happens to the jobs, then the request."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """HyperPod's own deep health checks: which nodes take them, and their start."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import date
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """NVIDIA's own test of a node's GPUs: ``dcgmi diag``, which needs them idle. Judged as the nodes' own check is."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``diagnose``: one archive of what somebody who helps would ask for, without secrets."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import gzip

@@ -1,7 +1,5 @@
 """The same command on many nodes: a session with each, or one with the Slurm controller, which reaches the workers."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import secrets

@@ -1,7 +1,5 @@
 """What the nodes' own checks found last, node by node: from the nodes, or on EKS from their conditions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Network interfaces: what prevents the deletion of a VPC, a subnet or a security group."""
 
-from __future__ import annotations
-
 import re
 
 from botocore.exceptions import BotoCoreError, ClientError

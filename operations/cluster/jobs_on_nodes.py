@@ -1,7 +1,5 @@
 """Which jobs run on which nodes, so that a change can say what happens to them."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass

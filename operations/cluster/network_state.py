@@ -1,7 +1,5 @@
 """What a subnet and security groups permit, as EC2 describes them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any

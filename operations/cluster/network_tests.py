@@ -1,7 +1,5 @@
 """Runs a test of the network: a command on the Slurm controller, or a job of ``jobs/eks``."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

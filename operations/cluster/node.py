@@ -1,7 +1,5 @@
 """A node, as the verbs see it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """The output of the nodes' lifecycle scripts: HyperPod keeps it in CloudWatch, even for clusters that never came up."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice

@@ -1,7 +1,5 @@
 """The stack's people: who has an account on which node, and the same list applied to all of them."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ UpdateCluster, which `scale` and Pulumi use, takes a count alone and terminates 
 takes the nodes (SageMaker Developer Guide, "Scale down a SageMaker HyperPod cluster").
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence

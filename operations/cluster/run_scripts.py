@@ -5,8 +5,6 @@ nothing without a newer image. What AWS names instead is this: "You can also run
 HyperPod instances" (SageMaker Developer Guide, "Updating a cluster with new or updated lifecycle scripts").
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence

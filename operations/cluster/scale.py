@@ -1,7 +1,5 @@
 """``scale``: changes the number of nodes in a worker group, through the stack's configuration and a deployment."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Secrets in texts that people send to each other, as far as their form tells."""
 
-from __future__ import annotations
-
 import re
 
 REMOVED = "[removed]"

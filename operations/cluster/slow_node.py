@@ -1,7 +1,5 @@
 """Tests between pairs of workers, and which node, link or switch they show to be slow."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Slurm's accounts and limits on the running controller, as the stack's configuration has them."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The stack's own lines of slurm.conf on the running controller, which tries them first."""
 
-from __future__ import annotations
-
 import json
 import shlex
 

@@ -4,8 +4,6 @@ Files go there in the commands themselves. By the stack's bucket they would need
 root.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import io

@@ -1,7 +1,5 @@
 """``validate``: is the cluster as configured? Read-only; a failed check never changes or destroys anything."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """The verb ``apply``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Annotated
 

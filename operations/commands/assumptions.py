@@ -1,7 +1,5 @@
 """The verb ``assumptions``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import Annotated

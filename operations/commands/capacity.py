@@ -1,7 +1,5 @@
 """The verb ``capacity``."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The verbs ``scale``, and ``replace``, ``reboot`` and ``update-software`` of ``node``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Annotated
 

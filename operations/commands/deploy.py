@@ -1,7 +1,5 @@
 """The verbs ``deploy``, ``preview`` and ``destroy``: their options and confirmations."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What ``deploy``, ``preview``, ``destroy`` and ``scale`` show of a deployment."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """The end of a deployment, once the stack is up: its dashboards, and the nodes still to come."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from botocore.exceptions import BotoCoreError, ClientError

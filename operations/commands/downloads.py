@@ -1,7 +1,5 @@
 """The verbs of ``download``, for what a stack needs from others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The verb ``errors``."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Annotated
 

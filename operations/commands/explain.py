@@ -1,7 +1,5 @@
 """The verb ``explain``."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

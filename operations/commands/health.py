@@ -1,7 +1,5 @@
 """The verbs ``node health`` and ``node deep-check``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date
 from typing import Annotated

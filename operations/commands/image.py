@@ -1,7 +1,5 @@
 """``job image`` and ``job pull``: the jobs' container image, made and brought to the nodes."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from typing import Annotated

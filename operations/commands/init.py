@@ -1,7 +1,5 @@
 """The verb ``init``."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """``job``: print a job for the stack, run it, and look after it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

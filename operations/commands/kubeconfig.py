@@ -1,7 +1,5 @@
 """The verb ``kubeconfig``."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The verbs ``list``, ``connect``, ``exec`` and ``ssh-config`` of ``node``."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 import time

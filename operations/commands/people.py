@@ -1,7 +1,5 @@
 """The verb ``node users``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import typer

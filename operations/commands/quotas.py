@@ -1,7 +1,5 @@
 """The verb ``quotas``."""
 
-from __future__ import annotations
-
 import typer
 
 from .. import target

@@ -1,7 +1,5 @@
 """The verb ``node remove``."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from functools import partial

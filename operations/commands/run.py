@@ -1,7 +1,5 @@
 """The verb ``run``: from a script of one's own to its log, with either scheduler."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

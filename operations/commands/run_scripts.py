@@ -1,7 +1,5 @@
 """The verb ``node run-scripts``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``job list``, ``job logs`` and ``job cancel``: what becomes of jobs that are submitted."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The verb ``node find-slow``."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """The verb ``list``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from components.config import ConfigError

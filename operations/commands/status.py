@@ -1,7 +1,5 @@
 """The verb ``status``."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import typer

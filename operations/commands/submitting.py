@@ -1,7 +1,5 @@
 """What ``job run`` and ``run`` have in common: a job is submitted, followed and judged, with either scheduler."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass

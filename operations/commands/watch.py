@@ -1,7 +1,5 @@
 """The verb ``watch``."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

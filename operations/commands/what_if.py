@@ -1,7 +1,5 @@
 """``scale --what-if``: which limits a worker group of another size meets, what that size needs, and what it costs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

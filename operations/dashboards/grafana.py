@@ -3,8 +3,6 @@
 Every request may be sent again: the same folder, data source and dashboards are there afterwards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit

@@ -3,8 +3,6 @@
 A second import replaces what the first one made, and makes nothing twice.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ key is its kind, with its title. A query's labels are those of docs/metrics.md: 
 what tells devices apart.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Which dashboards there are, and which of them a stack gets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What ``--rehearse`` needs from the rehearsal, a separate product on top of this one that supplies it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Download the Helm charts that ``pulumi up`` installs on EKS, and check them against the project's pins."""
 
-from __future__ import annotations
-
 import shutil
 import tarfile
 import tempfile

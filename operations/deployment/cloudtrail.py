@@ -1,7 +1,5 @@
 """Refused calls that concern a stack, from CloudTrail."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Download Enroot and Pyxis into a folder for ``hyperpod:slurm.containerPackages``, with their digests beside them."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 import zlib

@@ -1,7 +1,5 @@
 """``deploy``, ``preview`` and ``destroy`` as functions: run, find the first cause, suggest the next step."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Collection, Sequence

@@ -1,7 +1,5 @@
 """Download a pinned file from its publisher, or take it from a folder where there is no network."""
 
-from __future__ import annotations
-
 import http.client
 import shutil
 import urllib.request

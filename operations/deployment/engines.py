@@ -1,7 +1,5 @@
 """The Pulumi CLI, found or installed, and a stack on it through the Automation API."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

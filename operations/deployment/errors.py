@@ -1,7 +1,5 @@
 """``errors``: what went wrong with a stack, from every source."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Checks an existing file system for /fsx before the first resource of a stack is created."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

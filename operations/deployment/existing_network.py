@@ -1,7 +1,5 @@
 """Checks an existing VPC before the first resource of a stack is created."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 

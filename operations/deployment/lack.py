@@ -1,7 +1,5 @@
 """What is missing before a deployment, and what helps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

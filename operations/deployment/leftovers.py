@@ -1,7 +1,5 @@
 """What a destroyed stack left in the account: each service is searched by this stack's names and tags."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """A new stack's file: what it says, what that costs, and how many nodes a budget allows."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Mapping

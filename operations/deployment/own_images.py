@@ -1,7 +1,5 @@
 """Checks images of one's own before the first resource of a stack is created."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

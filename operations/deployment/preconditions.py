@@ -4,8 +4,6 @@ AWS refuses most of this late: a quota at the cluster, after the network and the
 group at EFA's health check, when nodes boot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from botocore.exceptions import BotoCoreError, ClientError

@@ -1,7 +1,5 @@
 """What has to be there before a deployment begins: programs, charts, and the capacity that is paid in advance."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """``status``: what is there of a stack, is it healthy, what it costs, what happened last, and what to do next."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Resources with a stack's tags, from the Resource Groups Tagging API, and which of them still exist."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache

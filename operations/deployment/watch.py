@@ -4,8 +4,6 @@ With continuous provisioning a deployment ends before the nodes are there (SageM
 provisioning for enhanced cluster operations"). Missing capacity is waited for: HyperPod keeps requesting it.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What holds data or running work, by type of resource, and what is lost when one is replaced or deleted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """How long AWS takes to create each kind of resource. Nothing sleeps; the engine adds up the seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Events of resources while an engine runs: the embedded engine's, and the Pulumi CLI's in the same form."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Which inputs of a resource change, from what to what. Nothing of a secret is told but that it is one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any

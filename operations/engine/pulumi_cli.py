@@ -1,7 +1,5 @@
 """One command of the Pulumi CLI, through the Automation API: its events, what failed first, and how to stop it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """What a deployment knows about its resources, like the engine's state file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any

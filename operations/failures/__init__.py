@@ -1,7 +1,5 @@
 """How a verb ends: the exit codes, the exception that carries them, and the translation of libraries' errors."""
 
-from __future__ import annotations
-
 import errno
 import re
 import sys

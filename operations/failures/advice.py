@@ -1,7 +1,5 @@
 """What to do about a failure, chosen by its text."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 The tables in unknown/ have speakers, kinds and nouns. A reading claims no cause: several are possible for a kind.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Jobs for Slurm: the files of ``jobs/slurm``, with sbatch's options for the stack's own nodes."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What people choose of a job: the same for Kubernetes and Slurm, and each an option of the verbs that submit one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """What the job find-slow-node printed: the tests between pairs of its workers, and what is slow."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

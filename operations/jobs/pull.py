@@ -1,7 +1,5 @@
 """Pulls a container image to every node of a worker group, so that the first job does not wait for it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Jobs for a Kubernetes cluster, rendered for the stack's own nodes from the templates in ``jobs/eks``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path

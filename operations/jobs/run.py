@@ -1,7 +1,5 @@
 """Run a rendered job on the cluster: check, submit, follow, judge."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

@@ -1,7 +1,5 @@
 """The jobs of ``jobs/jobs.yaml``: what each needs, its command on EKS and its words on Slurm."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Mapping

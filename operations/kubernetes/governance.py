@@ -5,8 +5,6 @@ policy, AWS::SageMaker::ClusterSchedulerConfig, pulumi-aws-native has no type up
 Each run brings the policy to what the program says; before a destroy it is removed.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Build the jobs' container image and push it to the stack's registry, or print how."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import shlex

@@ -1,7 +1,5 @@
 """``kubeconfig``: how kubectl reaches the stack's Kubernetes API, with credentials from AWS on demand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

@@ -1,7 +1,5 @@
 """Pulumi.yaml and Pulumi.<stack>.yaml, read as the CLI reads them."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections.abc import Mapping, Sequence

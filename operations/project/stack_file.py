@@ -1,7 +1,5 @@
 """A file of YAML with the lines of its keys: what is wrong with it is told with file and line."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator, Mapping

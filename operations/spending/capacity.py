@@ -1,7 +1,5 @@
 """``capacity``: where, how and for what price AWS has the nodes of a stack's worker groups."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The model is Daly's: failures are independent, training stands while a checkpoin
 work since the last one. Asynchronous saving stops training for less, so the interval errs to the long side.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``cost``: what a stack costs per hour and month, by part, from the dated tables or from AWS's price list."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -3,8 +3,6 @@
 AWS sells a plan for one zone, type and use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """``quotas``: every service quota that a stack needs, compared with its limit and the account's other use."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

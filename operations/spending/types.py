@@ -1,7 +1,5 @@
 """``types``: the instance types that HyperPod takes, with what decides between them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal

@@ -3,8 +3,6 @@
 On EKS by team and instance type, from the requests of running pods, which the stack's Prometheus workspace keeps.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

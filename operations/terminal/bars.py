@@ -1,7 +1,5 @@
 """A line per component with a bar, for a terminal of 80 columns: how far it is, or when its time is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

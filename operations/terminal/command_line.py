@@ -1,7 +1,5 @@
 """What both command lines have in common: how they look, and how they say that something is wrong."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

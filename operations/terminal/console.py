@@ -1,7 +1,5 @@
 """What the verbs print: tables and lines for people, JSON for machines, messages on standard error."""
 
-from __future__ import annotations
-
 import os
 import select
 import sys

@@ -1,7 +1,5 @@
 """The edges of a command line: what its streams take, and how it ends where nobody foresaw the cause."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import os

@@ -1,7 +1,5 @@
 """Help in a terminal of any width up to 80 columns. Typer's own is never narrower than 50."""
 
-from __future__ import annotations
-
 import shutil
 from functools import partial
 from typing import Any

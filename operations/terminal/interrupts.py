@@ -1,7 +1,5 @@
 """Ending a rehearsal early: a signal unwinds it, so that everything it started is stopped and removed."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The options of every verb: the form of its result, silence, and the names of its calls to AWS."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Callable, Sequence

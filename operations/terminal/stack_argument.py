@@ -1,7 +1,5 @@
 """The stack of a verb: its first word, or the environment variable HYPERPOD_STACK."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

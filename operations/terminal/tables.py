@@ -1,7 +1,5 @@
 """Tables without borders for terminals of any width, and for pipes, which have none."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

@@ -1,7 +1,5 @@
 """Access to an EKS cluster: access entries of either provider, and access policies, as records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The configuration values that EKS's add-ons accept, for add-ons with a published schema (addon_settings.csv)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

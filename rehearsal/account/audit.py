@@ -1,7 +1,5 @@
 """What is in the account, according to moto's services and the account's own records."""
 
-from __future__ import annotations
-
 import jmespath
 from moto.core.base_backend import BackendDict
 

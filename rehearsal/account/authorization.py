@@ -4,8 +4,6 @@ For each action the reference lists the resource types on which it can be grante
 keys. An action without resource types is checked on ``*``, which an ARN never matches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """The account's books: what exists in it, and boto3 clients for the part that moto plays."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from collections.abc import Iterator, Mapping

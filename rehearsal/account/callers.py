@@ -5,8 +5,6 @@ of the type calls (``handlers.csv``). Which action and which resources that mean
 says.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """SageMaker's compute quotas, the teams' parts of a cluster with task governance, as records."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from operations.engine.state import HYPERPOD_CLUSTER

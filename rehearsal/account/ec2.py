@@ -1,7 +1,5 @@
 """EC2 networking in moto, with the refusals that moto lacks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from ipaddress import IPv4Network
 from typing import Any

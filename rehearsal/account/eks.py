@@ -1,7 +1,5 @@
 """EKS: control planes, add-ons and Pod Identity associations, as records."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Network
 from typing import Any
 

@@ -3,8 +3,6 @@
 A namespace with claims needs nodes, drivers and rights until nothing is left in it. Nodes need their add-ons.
 """
 
-from __future__ import annotations
-
 from operations.engine.state import HYPERPOD_CLUSTER
 
 from .books import Books, Live, Refused

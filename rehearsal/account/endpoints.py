@@ -4,8 +4,6 @@ AWS PrivateLink guide, "Control access to VPC endpoints using endpoint policies"
 call, in addition to the caller's policies; without a policy every call is allowed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ identity's Allow is enough, and any Deny wins, including the resource's own. Ope
 supported: a statement with one grants nothing and denies nothing. Several values of a key are separated by commas.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ Amazon GuardDuty User Guide, "How Runtime Monitoring works with Amazon EKS clust
 (IaC) with GuardDuty automated security agents"; hashicorp/terraform-provider-aws, pull request 46953 (of April 2026).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """HyperPod clusters: a record checked by schema, and everything that nodes need to come up."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """IAM in moto. ``policies.py`` checks the policies of all types."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .books import Books, Inputs, Live, Refused

@@ -1,7 +1,5 @@
 """References between resources: every id and ARN that a resource names must exist, for as long as it is named."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 SageMaker Developer Guide, "Create a NodeClass" and "Create a NodePool".
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from operations.engine.state import HYPERPOD_CLUSTER

@@ -1,7 +1,5 @@
 """KMS keys: whether those who encrypt with one may, by the key's policy and by their own."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Kinds of resources: how each resource type is created, changed and deleted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Kubernetes objects: valid by the published schemas of the cluster's version, and in an existing namespace."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Changes of Kubernetes objects for which pulumi-kubernetes replaces them, or which the API server refuses."""
 
-from __future__ import annotations
-
 import re
 
 from .books import Inputs, Refused

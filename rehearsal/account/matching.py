@@ -4,8 +4,6 @@ IAM User Guide, "IAM JSON policy elements: Resource": the first five colons sepa
 match characters within one part; in the last part they match anything.
 """
 
-from __future__ import annotations
-
 import re
 from fnmatch import fnmatchcase
 from functools import cache

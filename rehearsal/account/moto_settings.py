@@ -1,8 +1,6 @@
 """Settings that skip parts of moto's setup that are not needed here, so that an account starts quickly; and a mistake
 of moto's that no call could mend."""
 
-from __future__ import annotations
-
 import json
 import os
 from copy import copy

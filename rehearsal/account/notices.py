@@ -1,7 +1,5 @@
 """Notifications: SNS topics, CloudWatch alarms and dashboards in moto, and alert managers as records."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

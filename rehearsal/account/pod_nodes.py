@@ -1,7 +1,5 @@
 """The nodes that the embedded account's HyperPod cluster offers to pods."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

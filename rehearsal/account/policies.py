@@ -5,8 +5,6 @@ until a call is denied, so the account refuses such a policy. The form is checke
 ships, the rest by the Service Authorization Reference.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache

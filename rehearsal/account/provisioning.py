@@ -6,8 +6,6 @@ missing, and HyperPod requests that again and again. Slurm's controller alone ha
 or where its lifecycle script fails, the cluster has failed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

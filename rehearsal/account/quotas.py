@@ -1,7 +1,5 @@
 """Service quotas of the embedded account: AWS's defaults where they limit a stack, and what a rehearsal sets."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

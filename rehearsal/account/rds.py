@@ -1,7 +1,5 @@
 """Databases of Amazon RDS in moto, with what CreateDBInstance refuses and moto does not."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from typing import Any

@@ -1,7 +1,5 @@
 """Resources that moto lacks or gets wrong, as records that must be valid by the published schema."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Helm releases, as records: what Helm waits for, and which namespaces have to be there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from . import eks

@@ -7,8 +7,6 @@ file`` is ``internal/service/file`` of github.com/hashicorp/terraform-provider-a
 (``ForceNew``, ``RequiresReplace``), in some rows at a given commit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Which action of IAM a request to a service needs."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import botocore.session

@@ -1,7 +1,5 @@
 """S3 in moto. Bucket policies stay in the books, because moto ignores their conditions and would refuse everything."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

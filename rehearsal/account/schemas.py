@@ -1,7 +1,5 @@
 """Published schemas of types in CloudFormation's registry, from the copies that cfn-lint ships."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache

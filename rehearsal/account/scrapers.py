@@ -3,8 +3,6 @@
 Amazon Managed Service for Prometheus User Guide, "Using an AWS managed collector".
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """CloudWatch Logs, EventBridge, SSM, KMS and managed Prometheus in moto."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

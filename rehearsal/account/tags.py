@@ -1,7 +1,5 @@
 """The number of tags that AWS accepts."""
 
-from __future__ import annotations
-
 from .books import Inputs, Refused
 
 # Tagging AWS Resources and Tag Editor User Guide, "Tag naming limits and requirements".

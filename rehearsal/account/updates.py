@@ -1,7 +1,5 @@
 """Changes in place that AWS refuses, from its API references and guides."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

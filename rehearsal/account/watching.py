@@ -1,7 +1,5 @@
 """Shows boto3's calls to watchers before they reach moto."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """The command ``drill``: what happens when something breaks."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The command ``eks``: an EKS stack's objects in a real Kubernetes API."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time

@@ -1,7 +1,5 @@
 """The command ``nodes``: a Slurm stack's nodes on this machine."""
 
-from __future__ import annotations
-
 import time
 from typing import Annotated
 

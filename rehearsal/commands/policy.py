@@ -1,7 +1,5 @@
 """`policy`: what whoever deploys a stack may do."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 

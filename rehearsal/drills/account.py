@@ -1,7 +1,5 @@
 """Drills of the deployment: what AWS refuses, delays or loses while a stack goes up and down."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from components.config import Config

@@ -1,7 +1,5 @@
 """Drills of a boot: a worker's replacement boots while something is broken, and another one when it is mended."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

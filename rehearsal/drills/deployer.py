@@ -1,7 +1,5 @@
 """Somebody who deploys a stack into an account, with a backend of their own for Pulumi's state."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

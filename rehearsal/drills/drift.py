@@ -1,7 +1,5 @@
 """Drills of a deployed stack that changes without Pulumi: somebody deletes resources, or the scripts get newer."""
 
-from __future__ import annotations
-
 from pulumi import StringAsset
 
 from operations.engine.events import name_of

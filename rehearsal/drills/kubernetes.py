@@ -1,7 +1,5 @@
 """Drills of jobs on a real Kubernetes API server, with the operators and simulated nodes."""
 
-from __future__ import annotations
-
 from components.config import Config
 from operations.project.loading import Project
 

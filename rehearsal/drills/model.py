@@ -1,7 +1,5 @@
 """A drill, its findings, and when it passes."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Mapping

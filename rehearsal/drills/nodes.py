@@ -1,7 +1,5 @@
 """Drills of simulated nodes that run a real Slurm: one cluster boots, breaks and recovers, again and again."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Sequence

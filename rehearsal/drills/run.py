@@ -1,7 +1,5 @@
 """Choose the drills, hold them one after the other, and say which this machine cannot hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The drills in a terminal: a line before each one, what its user saw after it, and a table at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

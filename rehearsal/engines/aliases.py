@@ -4,8 +4,6 @@ As Pulumi's engine does ("Resource option: aliases"): what an alias leaves out i
 parent's earlier URNs in its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Physical names for resources without one, generated the way Pulumi's providers do."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A provider's default tags on its resources, merged as pulumi-aws does before it calls AWS."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Up, preview and destroy on the embedded engine."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

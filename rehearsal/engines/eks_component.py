@@ -3,8 +3,6 @@
 It covers only what this project uses: no node groups, no default security groups, no OIDC provider, no add-ons.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

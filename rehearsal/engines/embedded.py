@@ -4,8 +4,6 @@ It refuses what the real engine refuses, makes one resource after the other, and
 starts there when the last thing it depends on is done, so independent ones are under way at the same time.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """What registers a component and its children with the engine, as an SDK does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pulumi.runtime.proto import resource_pb2

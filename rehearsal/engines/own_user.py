@@ -5,8 +5,6 @@ sdk/go/common/resource/plugin/plugin.go), so what can tell callers apart is whos
 ``/proc/net/tcp`` (proc_net_tcp.5); elsewhere nothing does, and every local user is let in.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -1,7 +1,5 @@
 """Run a Pulumi program in this process, against an embedded engine."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

@@ -1,7 +1,5 @@
 """The parts of Pulumi's protocol that the embedded engine and the embedded provider share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from string import ascii_lowercase

@@ -5,8 +5,6 @@ One gRPC server per package, all on one account. The engine attaches to running 
 ``PULUMI_DEBUG_PROVIDERS``, so neither the program nor the CLI notices a difference.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The engine's messages of a resource's values: as Python has them, as they compare, and written back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

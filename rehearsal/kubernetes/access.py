@@ -1,7 +1,5 @@
 """Checks of a team's limits: RBAC, quotas, pod security and network policies."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

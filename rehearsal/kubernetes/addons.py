@@ -4,8 +4,6 @@ EKS applies them, not the program, so they are not the program's resources. Thei
 where the scheduler puts their pods matters.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

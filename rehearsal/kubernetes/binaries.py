@@ -4,8 +4,6 @@ Programs are searched for in ``KUBEBUILDER_ASSETS``, on PATH and in the cache. `
 missing ones. The cache is keyed by the modules' files, so a new pin gets a new folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A control plane's certificates: one authority, the API server's, and a client certificate per component."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 from pathlib import Path

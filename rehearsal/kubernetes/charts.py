@@ -1,7 +1,5 @@
 """Finds the charts of releases on this machine, or a stand-in for the HyperPod chart."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs a process in its own mount namespace, where it sees its pod's volumes at their paths."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

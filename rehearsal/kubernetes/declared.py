@@ -1,7 +1,5 @@
 """The stack's objects from the embedded engine's state, applied to the API server in the program's order."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Checks of nodes that follow demand, by Karpenter's own program: they come, stay within limits, and go when idle."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

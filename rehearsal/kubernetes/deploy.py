@@ -1,7 +1,5 @@
 """Applies the program's objects to an API server and deletes them again, in Pulumi's order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

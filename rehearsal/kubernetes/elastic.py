@@ -3,8 +3,6 @@
 Its pods are simulated: their number is what counts here, and tests/jobs/test_growing.py runs what they run.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

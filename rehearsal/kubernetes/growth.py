@@ -1,7 +1,5 @@
 """A check that a file system can grow in a running cluster: applies the program's changes to the API server."""
 
-from __future__ import annotations
-
 import copy
 
 from components.kubernetes.storage import CLAIM_NAME

@@ -1,7 +1,5 @@
 """A check that a bad node can take itself out by its kubelet's credential, and can do nothing else with it."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import tempfile

@@ -1,8 +1,6 @@
 """Jobs for SageMaker's training operator: a real API server admits them, by a definition of this project's own, and the
 policies of teams' namespaces. The operator itself is not public, so no such job runs here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

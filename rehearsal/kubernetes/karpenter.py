@@ -4,8 +4,6 @@ AWS runs its own and publishes neither program nor definitions. Here the real Ka
 only Node objects (tools/kubernetes/karpenter).
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

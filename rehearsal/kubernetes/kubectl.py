@@ -1,7 +1,5 @@
 """Calls kubectl and helm like a user would, with objects as dictionaries and refusals as exceptions."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

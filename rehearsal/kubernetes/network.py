@@ -4,8 +4,6 @@ The operators listen on fixed ports, as they do in their pods. An isolated comma
 an additional address, since Kubernetes refuses 127.0.0.1 as an endpoint.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import socket

@@ -1,7 +1,5 @@
 """The nodes that HyperPod would add: objects with its labels and the catalogue's capacity, kept alive by kwok."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The program's Kubernetes resources from a deployment's state: Helm releases and objects, in order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The result of a Kubernetes rehearsal, in the documented JSON form."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

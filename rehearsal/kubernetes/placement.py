@@ -1,7 +1,5 @@
 """Checks before any job: device plugins on the right nodes, health agents, operators, system pods."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from components.catalogue.accelerators import EFA_RESOURCE

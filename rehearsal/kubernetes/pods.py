@@ -5,8 +5,6 @@ its volumes at their paths, its environment, and its service account's token, so
 All share the machine's network. kwok plays everything else.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

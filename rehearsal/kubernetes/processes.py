@@ -1,7 +1,5 @@
 """The processes of a run. Each has a log, and none outlives the run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -3,8 +3,6 @@
 The account's EKS cluster is this machine's API server, and its HyperPod cluster adds the nodes.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A stack that is up on a real API server, for checks of jobs: its nodes have their devices from the start."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

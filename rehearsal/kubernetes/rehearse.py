@@ -1,7 +1,5 @@
 """The Kubernetes rehearsal: a stack's objects, jobs and nodes on a real API server on this machine."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """One run: the stack's objects and nodes on a real API server, created and deleted as often as requested."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

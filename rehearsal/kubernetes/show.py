@@ -1,7 +1,5 @@
 """The Kubernetes rehearsal in a terminal: current step, checks as they finish, a table, the result."""
 
-from __future__ import annotations
-
 from rich.console import Console, Group, RenderableType
 from rich.status import Status
 from rich.text import Text

@@ -1,7 +1,5 @@
 """A PyTorchJob whose pods really run: the training operator sets rank and address, this machine runs the processes."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

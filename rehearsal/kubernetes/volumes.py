@@ -1,7 +1,5 @@
 """The volumes of pods that run as processes: folders on this machine for what the kubelet would mount."""
 
-from __future__ import annotations
-
 import base64
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Checks with jobs: each is admitted and placed, gangs start completely or not at all, oversize jobs are refused."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What HyperPod's agent does on a node: resource_config.json, slurm.conf, the MUNGE key, the lifecycle scripts."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Finds what a run left on the machine: processes, namespaces, mounts, network links, files."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

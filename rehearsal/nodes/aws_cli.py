@@ -3,8 +3,6 @@
 Any operation that botocore knows works. boto3 validates the request, and the host's role must allow it.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

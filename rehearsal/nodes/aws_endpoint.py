@@ -1,7 +1,5 @@
 """AWS as the hosts reach it: one small HTTP server in the VPC, backed by the embedded account."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """Checks of a booted cluster. Each one runs on the nodes, like a user or a job would."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

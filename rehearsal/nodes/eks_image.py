@@ -5,8 +5,6 @@ network-online.target, which succeeds even if it could not mount (as users of th
 group's data volume at /opt/sagemaker (SageMaker API Reference, ClusterEbsVolumeConfig). Both come seconds after a boot.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _SERVICE = """[Unit]

@@ -1,7 +1,5 @@
 """Faults of simulated hosts that tests and drills share."""
 
-from __future__ import annotations
-
 from .cluster import Cluster
 from .hosts import Host
 from .lustre import FileSystem

@@ -1,7 +1,5 @@
 """Reboots of a living cluster's nodes, and the checks that follow."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Faults that a node's health checks find, and HyperPod's agent doing what they ask it for."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

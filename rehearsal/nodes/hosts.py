@@ -1,7 +1,5 @@
 """One isolated host: its namespaces, its disk, and running things on it."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """Small HTTP servers whose sockets are in other network namespaces; threads of this process answer."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -3,8 +3,6 @@
 It is a read-only layer over the machine's own root, made once per run in the sandbox's memory.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -7,8 +7,6 @@ ClusterLifeCycleConfig) or beside it (awsome-distributed-ai, Extensions/detect-n
 goes about it is not published. Here it does as AWS's own lifecycle scripts do (awsome-distributed-ai, base-config).
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable
 from typing import Literal

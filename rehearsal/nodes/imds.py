@@ -1,7 +1,5 @@
 """A host's instance metadata service. It answers like EC2's IMDSv2 unless a scenario says otherwise."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import time

@@ -1,7 +1,5 @@
 """File systems as FSx describes them to nodes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

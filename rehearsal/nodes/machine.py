@@ -1,7 +1,5 @@
 """An instance type as seen from inside: its catalogue row as device files, sysfs and command output."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

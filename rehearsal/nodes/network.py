@@ -1,7 +1,5 @@
 """The hosts' network: a bridge for the stack's private subnet, with addresses and a veth pair for every host."""
 
-from __future__ import annotations
-
 import ipaddress
 import itertools
 import threading

@@ -1,7 +1,5 @@
 """The result of a node rehearsal, in the documented JSON form."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 The Service Authorization Reference says which action an API operation needs, and on which resources.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

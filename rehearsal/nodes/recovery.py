@@ -1,7 +1,5 @@
 """Checks of recovery: a worker is lost during training, and the controller reboots while a job runs."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

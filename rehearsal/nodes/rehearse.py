@@ -1,7 +1,5 @@
 """The node rehearsal: boots a stack's nodes as isolated hosts, uses them, breaks them, removes them."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import time

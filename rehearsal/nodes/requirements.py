@@ -1,7 +1,5 @@
 """What a machine needs for the node rehearsal, and how to get it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable

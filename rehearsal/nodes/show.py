@@ -1,7 +1,5 @@
 """The node rehearsal in a terminal: nodes and their steps during boot, checks as they finish, the result."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -6,8 +6,6 @@ libraries that come with them; the machine's own are not touched. Suites move wi
 minimum version is required.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """What the hosts need to know about the stack in the embedded account."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ This module says what the page shows, and ``report.html.j2`` draws it. The page 
 scripts, so it can be attached to a change request, archived or printed.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

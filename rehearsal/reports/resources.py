@@ -1,7 +1,5 @@
 """The resources of a rehearsal's result: their components, their order and the critical path."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The last words of a rehearsal: what the stack takes on AWS, and what to do next."""
 
-from __future__ import annotations
-
 import math
 
 from components.estimates import cost, quotas

@@ -1,7 +1,5 @@
 """Times, prices and values as the page writes them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

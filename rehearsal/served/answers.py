@@ -4,8 +4,6 @@ moto answers everything else. A node runs nothing here, and neither does a clust
 sentence that names the rehearsal that boots one.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """AWS over HTTP, at one address for all services, as `AWS_ENDPOINT_URL` lets SDKs and the AWS CLI find it."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

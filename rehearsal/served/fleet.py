@@ -1,7 +1,5 @@
 """The instances of the account's HyperPod clusters, which the clusters' records only count."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The embedded account and the environment of its users, kept alive for plain `pulumi` commands and for the verbs."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shlex

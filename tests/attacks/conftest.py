@@ -1,7 +1,5 @@
 """What the attacks have in common."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

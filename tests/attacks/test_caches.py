@@ -1,7 +1,5 @@
 """What somebody plants where another person's jobs look for downloads and compiled programs: both can contain code."""
 
-from __future__ import annotations
-
 import getpass
 import subprocess
 from pathlib import Path

@@ -5,8 +5,6 @@ Each attack is the command that a person would type. It has to fail for them, an
 gone: then it is that which keeps them out, and not a command that never works.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What somebody writes in place of the accounting's copy, which the next controller puts into its database as root."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess

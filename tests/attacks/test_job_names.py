@@ -1,7 +1,5 @@
 """What a job's name does to the list that an administrator confirms, and to the terminal that shows it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a person writes into the kernel's log, so that a health check finds a fault and takes the node out."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a person holds or exchanges while root prepares or cleans up after a job, on a disk where anybody may write."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

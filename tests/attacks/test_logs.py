@@ -1,7 +1,5 @@
 """What Slurm's own user does in the folder of its logs, in which root's logrotate works every day."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

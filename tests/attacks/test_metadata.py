@@ -4,8 +4,6 @@ Each attack is the command that a person would type. It has to fail for them, an
 keeps them out is the node's rule and not a service that is not there.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

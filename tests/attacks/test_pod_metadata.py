@@ -4,8 +4,6 @@ Three network namespaces: a node, a pod behind it as the VPC CNI connects it, an
 The node runs the commands of the unit that every node of an EKS cluster has.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,8 +1,6 @@
 """Attacks of a person without sudo that only real daemons and file systems decide, on booted nodes: locks that Slurm's
 prologs would wait for, what the next controller loads, and caches of another's jobs."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

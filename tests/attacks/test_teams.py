@@ -1,7 +1,5 @@
 """What a member of one team tries against the others, on a real API server with the stack's objects and real Kueue."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network

@@ -4,8 +4,6 @@ checkov pins some ninety packages, so it lives in an environment of its own, in 
 nothing up: its rules are in the package.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

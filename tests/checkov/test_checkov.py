@@ -1,7 +1,5 @@
 """checkov finds nothing in what is deployed but what `accepted.csv` explains, and every row there is still needed."""
 
-from __future__ import annotations
-
 import pytest
 
 from operations.failures import Exit, Failure

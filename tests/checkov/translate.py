@@ -5,8 +5,6 @@ aws-native are CloudFormation's. References between resources stay references: s
 Charts are their publishers'; checkov reads pods alone, so each pod template of a job is written as a pod.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

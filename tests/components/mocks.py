@@ -1,7 +1,5 @@
 """One component alone, under Pulumi's own mocks: what it registers, without a stack or an account."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field

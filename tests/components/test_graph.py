@@ -1,7 +1,5 @@
 """What the program registers: parents, dependencies and inputs, over variants, sizes and options."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """What changes to a deployed stack come to: one story for each orchestrator, update after update."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

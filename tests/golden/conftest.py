@@ -1,7 +1,5 @@
 """The node's own package is not installed: it is shipped as files, and imported from where they are."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

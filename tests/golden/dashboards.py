@@ -1,7 +1,5 @@
 """A digest of each dashboard's JSON."""
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from pathlib import Path

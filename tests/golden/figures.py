@@ -1,7 +1,5 @@
 """What nodes give of their figures, in the form that is written down, where everything there is has one."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

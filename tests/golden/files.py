@@ -1,7 +1,5 @@
 """Golden files: written for reviewers, read back, and compared with a short report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import zip_longest

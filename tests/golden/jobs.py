@@ -1,7 +1,5 @@
 """The objects of every job that the ready EKS stacks can run, as ``hyperpod job`` renders them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

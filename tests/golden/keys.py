@@ -1,7 +1,5 @@
 """What a change of each key does: the keys that an update changes, and updates that change each of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any

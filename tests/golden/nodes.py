@@ -1,7 +1,5 @@
 """What a first boot leaves on each kind of node, in the form that is written down."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

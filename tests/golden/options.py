@@ -1,7 +1,5 @@
 """The options of the nodes' commands and of the trainers on nodes, as ``--help`` tells them."""
 
-from __future__ import annotations
-
 import argparse
 import runpy
 import sys

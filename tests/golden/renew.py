@@ -1,7 +1,5 @@
 """Write every golden file anew: ``python -m tests.golden.renew``."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

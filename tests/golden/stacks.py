@@ -1,7 +1,5 @@
 """The configurations that the tests deploy: the ready stacks, and some that use every option between them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """What changes to a deployed stack create, update, replace, delete, cost and take is what is written down."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.golden import files

@@ -1,7 +1,5 @@
 """The contract between the program and the nodes: what one renders, the other reads, all of it and nothing else."""
 
-from __future__ import annotations
-
 import ast
 import json
 from dataclasses import fields

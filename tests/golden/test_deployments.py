@@ -1,7 +1,5 @@
 """What every golden configuration deploys is what is written down, to the last input."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every job of the ready EKS stacks is rendered as written down, and a team's jobs stay in the team's place."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.golden import files

@@ -1,7 +1,5 @@
 """What the model says that a change of a key does is what the embedded account does of it."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a first boot leaves on every kind of node is what is written down: files, modes, units, commands, figures."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.golden import files

@@ -3,8 +3,6 @@
 So do the options of what runs on nodes.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator

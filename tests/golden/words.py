@@ -1,7 +1,5 @@
 """What configurations imply and what they are refused for: prices, quotas, endpoints, and every problem's words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path

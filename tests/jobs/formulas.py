@@ -4,8 +4,6 @@
 """
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 import os
 import sys
 from types import SimpleNamespace

@@ -1,8 +1,6 @@
 """What a trainer imports and this machine lacks, as far as the trainer uses it. A process of one rank, on CPUs."""
 
 # mypy: ignore-errors
-from __future__ import annotations
-
 import sys
 import types
 

@@ -1,7 +1,5 @@
 """How the pods of an elastic job meet, whichever is lost: the shell that they run, with a torchrun that listens."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

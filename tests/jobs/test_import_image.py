@@ -1,7 +1,5 @@
 """hyperpod-import-image: any name of an image, one file for all nodes, and no password in any; what it warns of."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """MPI's pods run without root: their ssh server, its client and Open MPI, in the files that a job brings."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The sbatch files: options that Slurm takes, and what they start, with commands that only say how they were called."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The jobs of EKS: what their pods are given to run."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The trainers, run on CPUs: a job that starts again goes on where its newest checkpoint ends."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """A job's wait for the queue after a failure: with all nodes there it ends, for a silent one Slurm requeues it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """docs/library.md as somebody follows it: the built package, the page's program and test, two type checkers."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

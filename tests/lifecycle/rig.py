@@ -1,8 +1,8 @@
 """A node that is not there: its disk is a folder, its commands are functions, its clock is a number."""
 
-# ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
 from __future__ import annotations
 
+# ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
 import json
 import os
 import threading

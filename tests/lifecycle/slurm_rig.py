@@ -1,7 +1,5 @@
 """What the tests of Slurm's daemons have in common."""
 
-from __future__ import annotations
-
 import json
 
 from hyperpod_node.facts.model import Node

@@ -1,7 +1,5 @@
 """Whatever is in what others write, a step says in one line what is wrong, and has made nothing."""
 
-from __future__ import annotations
-
 import json
 import math
 import socket

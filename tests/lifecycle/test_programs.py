@@ -1,7 +1,5 @@
 """The programs of the nodes' services: what they say, with which status they end, and who may read what they make."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import os

@@ -1,7 +1,5 @@
 """The shell scripts, run as they are shipped, and the rules that every shipped file keeps."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What goes wrong in the fleet, and which alert says so, where. Each on a node or a job of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 On Slurm nodes they carry this project's labels, on EKS those of the add-on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

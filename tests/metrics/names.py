@@ -1,7 +1,5 @@
 """Which metrics and labels exist: what exporters were published to give, and this project's own contract."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Runs a fleet through promtool, and reads which alerts fire when."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """DCGM's series of EKS get their node, by whichever name an exporter's version has for it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.metrics.fleet import Fleet, Timeline

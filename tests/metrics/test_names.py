@@ -1,7 +1,5 @@
 """The tables of what exporters give, and the check that reads expressions against them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.metrics.names import FOLDER, problems, published, rows

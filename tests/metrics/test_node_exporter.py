@@ -1,7 +1,5 @@
 """A real node exporter, on a made-up node's /proc and /sys, gives what rules and panels read of it, by these labels."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The programs of Debian's Prometheus take what stacks give to Amazon's."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

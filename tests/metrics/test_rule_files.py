@@ -1,7 +1,5 @@
 """What the rule files name, and what AWS takes of them."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Every alert, on a fleet: silent before the fault, on the right node and only there, and silent after it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from functools import cache

@@ -5,8 +5,6 @@ Prometheus cannot ask Kubernetes, so it gets in a file what it would find there 
 on AWS are the cluster's, and the interval are changed too.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -1,7 +1,5 @@
 """The alerts that take hours: on a small fleet."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Hours of accelerators by team, as Prometheus itself adds them up over a made-up fleet."""
 
-from __future__ import annotations
-
 import pytest
 
 from operations.spending.usage import held

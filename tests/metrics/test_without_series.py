@@ -1,7 +1,5 @@
 """What panels and rules say of nodes that lack a series: a figure of 0 where that is meant, and no false alarm."""
 
-from __future__ import annotations
-
 import pytest
 
 from operations.dashboards.panels import rendered

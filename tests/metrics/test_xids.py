@@ -1,7 +1,5 @@
 """XIDs where the exporter gives the last code alone, as AWS's add-on of EKS has it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.metrics import cases

@@ -1,7 +1,5 @@
 """AWS for the verbs' tests: botocore's Stubber, which checks every request and answer against the service's model."""
 
-from __future__ import annotations
-
 import json
 import stat
 import sys

@@ -1,7 +1,5 @@
 """A small stack for the tests of deployments: two log groups, in a project with a good configuration."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the project knows about failures: the world's error texts get the answer that is theirs, and none another's."""
 
-from __future__ import annotations
-
 import io
 import re
 

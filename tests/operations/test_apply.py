@@ -1,7 +1,5 @@
 """``apply``: the changes of each part are shown, asked for and made; what one part refuses does not stop the others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 

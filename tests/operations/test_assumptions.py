@@ -1,7 +1,5 @@
 """The register of assumptions: its rows hold together, its probes tell answers apart, no refusal refutes a row."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

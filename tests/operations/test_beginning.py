@@ -1,7 +1,5 @@
 """The first minutes: a new stack's file is right, priced and within its budget, and every key is explained."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

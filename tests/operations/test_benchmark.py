@@ -1,7 +1,5 @@
 """``benchmark``: real outputs of nccl-tests and nccom-test, whole, cut short and broken, rated by the wire."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

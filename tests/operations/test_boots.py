@@ -1,7 +1,5 @@
 """The first lifecycle script that fails is said while a deployment waits, and is its first cause."""
 
-from __future__ import annotations
-
 import os
 import pty
 import threading

@@ -6,8 +6,6 @@ that has one. A node's private key never leaves the cluster (tests/lifecycle/peo
 stays in its Secret (tests/operations/test_jobs.py).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """``capacity``: every way to get a stack's nodes, with what speaks against each and the command that takes it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``replace``, ``reboot``, ``scale`` and ``update-software``: jobs are named first, and only what was asked is done."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import nullcontext

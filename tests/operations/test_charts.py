@@ -1,7 +1,5 @@
 """``charts`` brings what is pinned, all of it or nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tarfile

@@ -1,7 +1,5 @@
 """``job checkpoints``: sizes, seconds and intervals, by figures that others have published or a hand has added up."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

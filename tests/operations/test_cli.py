@@ -1,7 +1,5 @@
 """The command as a whole: its help, its exit codes, and that no known trouble ends in a traceback."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What the Tab key offers, asked as the shells ask."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """``containers`` brings Enroot and Pyxis as they are pinned, or as the folder has known them since the first time."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """``cost``: the tables' figures with their sources, and AWS's own with --live."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A group whose nodes Karpenter adds and removes is right with as many nodes as it has."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """``deploy``, ``preview``, ``destroy``: the same scenarios on the embedded engine, and on the CLI where it is there."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

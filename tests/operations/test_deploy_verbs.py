@@ -1,7 +1,5 @@
 """The verbs ``deploy``, ``preview`` and ``destroy``: what they print, how they end, and where the CLI comes from."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A deployment ends with the nodes that are still to come."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from types import SimpleNamespace
 

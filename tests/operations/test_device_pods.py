@@ -1,7 +1,5 @@
 """The test of GPUs on EKS: a pod with all of a node's GPUs, only where no job has any, and gone at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

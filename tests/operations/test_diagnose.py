@@ -1,7 +1,5 @@
 """``diagnose``: one archive of nodes and cluster, without secrets, and the test of a node's GPUs."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import re

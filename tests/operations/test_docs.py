@@ -1,7 +1,5 @@
 """What people copy works: the workflow for GitHub, the Python example, the commands and links of every page."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

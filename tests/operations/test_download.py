@@ -1,7 +1,5 @@
 """A download that fails says what to do; nothing that a server answers is a traceback."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

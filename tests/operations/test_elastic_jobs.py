@@ -1,7 +1,5 @@
 """Elastic jobs, and jobs of SageMaker's training operator: what they are made of, and where they are refused."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How a command line ends whatever its streams are, and where nobody foresaw the cause: never in a traceback."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

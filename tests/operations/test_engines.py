@@ -1,7 +1,5 @@
 """A stack of the Pulumi CLI, without the CLI: what is shown of it, and what becomes of its file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

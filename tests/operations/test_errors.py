@@ -1,7 +1,5 @@
 """``errors``: causes from every place that knows some, newest first."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

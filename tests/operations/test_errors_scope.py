@@ -1,7 +1,5 @@
 """``errors`` tells what is the stack's, of the time that was asked for, and what it could not ask."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 

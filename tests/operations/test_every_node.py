@@ -1,7 +1,5 @@
 """A command on many nodes: the controller reaches the workers, and only those that it does not reach get a session."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The configuration that pages show is right: every example loads, every key exists, every figure is today's."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

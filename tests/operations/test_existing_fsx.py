@@ -1,7 +1,5 @@
 """An existing file system that the nodes could not use is told before anything is made, all reasons at once."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The policy of task governance becomes what the program says: created, changed, left alone, taken away."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What jobs may ask for in the queues of SageMaker's task governance, and pods in a team's namespace."""
 
-from __future__ import annotations
-
 import pytest
 
 from components.kubernetes.pod_resources import device_limits

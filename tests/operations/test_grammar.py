@@ -1,7 +1,5 @@
 """One grammar for all verbs: the stack first, then what it is about; and each option means the same everywhere."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A creation that fails after AWS has accepted it leaves a resource that does not work: `deploy` makes it again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``health``: the results of the nodes' own checks, as the nodes leave them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta

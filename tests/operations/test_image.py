@@ -1,7 +1,5 @@
 """The jobs' image: one recipe, one tag, the stack's own registry."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """``job pull``: an image comes to every node of a group, and a node that cannot have it is named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``job run``: what its options do, and how a job is followed where it ends or hangs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Jobs between nodes use EFA, or fail."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from operations.jobs.choices import Choices

@@ -1,7 +1,5 @@
 """A job is submitted only where it can run, followed to its end, and judged by what it said."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping, Sequence

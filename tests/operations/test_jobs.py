@@ -1,7 +1,5 @@
 """Jobs are rendered for the stack's own nodes, and refused where they cannot run."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What holds data is kept: through an update that AWS refused, and through a plan that would take it away."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks and refusals on a real API server, where one is built (`make kubernetes-tools`)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The audit after destroy: AWS's own remains apart from the stack's, and only they are removed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A pod's log is asked for in the API's own terms, and what it cannot give is no error."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``nodes``: which node is meant, and what SageMaker and the scheduler say of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

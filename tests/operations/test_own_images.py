@@ -1,7 +1,5 @@
 """An image of one's own that HyperPod could not start is told before anything is made."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """People: who has an account on which node, as the nodes' own command says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The pictures say what is there: the architecture's names exist, and README's pictures are small."""
 
-from __future__ import annotations
-
 import ast
 import re
 from xml.etree import ElementTree

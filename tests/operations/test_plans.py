@@ -1,7 +1,5 @@
 """``quotas`` says where a training plan is not for the nodes that name it, and nothing is deployed with it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the account or an existing VPC lacks is named before the first resource is made, all of it at once."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What a preview says: counts by component, and which inputs change, without secrets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import nullcontext

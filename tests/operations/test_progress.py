@@ -1,7 +1,5 @@
 """A deployment's live progress, in a terminal and in a log."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

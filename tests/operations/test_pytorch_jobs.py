@@ -1,7 +1,5 @@
 """What Kubeflow's training operator makes of the PyTorchJobs: how many processes, and how often a job begins again."""
 
-from __future__ import annotations
-
 import pytest
 
 from operations.jobs.choices import Choices

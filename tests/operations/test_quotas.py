@@ -1,7 +1,5 @@
 """``quotas``: what to ask AWS for, on a fresh account and on one that is in use."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

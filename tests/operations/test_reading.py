@@ -1,7 +1,5 @@
 """What an error's words tell where no known failure matches."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

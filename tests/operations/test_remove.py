@@ -1,7 +1,5 @@
 """``remove``: the nodes that somebody names go, drained, and the counts in the configuration follow."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``run-scripts``: which nodes in which order, what happens to their jobs, and where it stops."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Jobs that are submitted are listed, read and cancelled by the name under which they were run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``scale``: the number of nodes in a group changes through the configuration, and nothing else does."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

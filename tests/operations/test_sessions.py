@@ -1,7 +1,5 @@
 """``connect``, ``exec`` and ``ssh-config``: what a session with a node is like."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What pages show for somebody without an AWS account runs as it is shown."""
 
-from __future__ import annotations
-
 import io
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The documentation as a site: every page has a place, every link leads somewhere, nothing comes from another host."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """``find-slow-node``: pairs of workers on Slurm and Kubernetes, and the node that is slow in the verbs' own words."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The verbs read what a real Slurm prints: a controller and one node with two GPUs, here and for this test alone."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """The stack's lines of slurm.conf: the controller is asked to take them, and says what it made of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Jobs on Slurm from a laptop: what the controller is told through Session Manager, and what its answers become."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

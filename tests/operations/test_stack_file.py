@@ -1,7 +1,5 @@
 """What is wrong with a stack's file is told with its line, before anything else happens."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

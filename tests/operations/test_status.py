@@ -1,7 +1,5 @@
 """`hyperpod status`: what is there, is it healthy, what it costs, what happened last, and the next step."""
 
-from __future__ import annotations
-
 import pytest
 
 from operations import records

@@ -1,7 +1,5 @@
 """Tables in terminals of 40, 80 and 120 columns. tests/conftest.py looks at those of every verb."""
 
-from __future__ import annotations
-
 import pytest
 from rich.text import Text
 

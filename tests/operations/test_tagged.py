@@ -1,7 +1,5 @@
 """The audit after destroy, of what has the stack's tags or those of Kubernetes' drivers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

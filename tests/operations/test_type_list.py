@@ -1,7 +1,5 @@
 """`hyperpod types`: every type that HyperPod takes, with what decides between them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Every type of resource that a stack has is known where resources are timed, tagged, looked for and counted."""
 
-from __future__ import annotations
-
 import csv
 import re
 from functools import cache

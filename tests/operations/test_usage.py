@@ -1,7 +1,5 @@
 """``usage`` and ``accounts``: what Slurm's record of jobs adds up to, and what the controller is told to set."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

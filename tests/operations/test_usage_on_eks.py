@@ -1,7 +1,5 @@
 """``usage`` on EKS: what the metrics of pods add up to, asked of the stack's own workspace day by day."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

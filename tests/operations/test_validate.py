@@ -1,7 +1,5 @@
 """``validate``: every check can pass, fail and be impossible to make, and none stops the others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field

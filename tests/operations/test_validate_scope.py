@@ -1,7 +1,5 @@
 """``validate`` looks at what is the stack's and runs, at all of it, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

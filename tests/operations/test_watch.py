@@ -1,7 +1,5 @@
 """``watch`` follows nodes until all run, or ends at the first that cannot, and is never silent for long."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Wrong words are answered with what was meant, in one style, and a stack is named wherever it is easiest."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

@@ -1,7 +1,5 @@
 """A question to a stack's Prometheus workspace: signed by the caller, and read as the register's rows say."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A Prometheus workspace that answers to signed queries."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

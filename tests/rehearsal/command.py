@@ -1,7 +1,5 @@
 """``hyperpod rehearse`` in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import hyperpod

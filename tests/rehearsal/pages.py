@@ -1,7 +1,5 @@
 """Results of made-up rehearsals, and the pages that are made of them, read back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The embedded account answers like AWS in cases where moto alone would not."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What moves in the program stays in the account, where the program says what it was called before."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

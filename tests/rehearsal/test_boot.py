@@ -1,7 +1,5 @@
 """A cluster whose nodes could not boot is refused, whatever the order of its requests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch

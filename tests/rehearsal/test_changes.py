@@ -1,7 +1,5 @@
 """Changes to a deployed stack: what they replace, what is refused and when, and what is left at the end."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

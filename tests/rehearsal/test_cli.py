@@ -1,7 +1,5 @@
 """`hyperpod rehearse`: exit codes, messages and files as users see them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

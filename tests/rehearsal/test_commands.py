@@ -1,7 +1,5 @@
 """The Pulumi CLI as a process: it ends when its caller is interrupted."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """A provider's default tags reach its resources on both engines, as with pulumi-aws."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A closed network is closed: its endpoints let through what nodes need, and nothing of anybody else."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """The embedded engine refuses what the real one refuses, and its clock runs independent resources in parallel."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

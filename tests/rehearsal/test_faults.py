@@ -1,7 +1,5 @@
 """Whatever fails, the error names the resource and the cause, and a later destroy leaves nothing."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

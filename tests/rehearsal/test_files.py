@@ -1,7 +1,5 @@
 """Where a rehearsal's results go, and what is refused before it begins."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The deployer's policies: with them alone a stack comes up, stays and goes, and nobody else's resource is touched."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Any

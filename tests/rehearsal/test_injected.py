@@ -1,7 +1,5 @@
 """What a rehearsal is asked to make fail has to be something that the stack has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

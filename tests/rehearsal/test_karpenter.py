@@ -1,7 +1,5 @@
 """HyperPod's managed Karpenter: what the embedded account takes of it, and that updates keep the nodes it has added."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

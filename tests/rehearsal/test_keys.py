@@ -1,7 +1,5 @@
 """The embedded account lets only those encrypt with a key who may, by AWS's guides."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

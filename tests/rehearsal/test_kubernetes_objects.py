@@ -1,7 +1,5 @@
 """The embedded account refuses what EKS and the Kubernetes API refuse."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Every list of the configuration can shrink and change its order in a deployed stack."""
 
-from __future__ import annotations
-
 import types
 import typing
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Impossible changes to a deployed stack are refused before anything happens, with a way that works."""
 
-from __future__ import annotations
-
 import pytest
 
 from operations.failures.advice import next_step

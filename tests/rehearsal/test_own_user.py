@@ -1,7 +1,5 @@
 """Who reaches the embedded account's providers: loopback is open to every user of the machine, the account is not."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

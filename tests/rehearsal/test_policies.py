@@ -1,7 +1,5 @@
 """Policy checks: policies that AWS accepts but that grant nothing are refused (Service Authorization Reference)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

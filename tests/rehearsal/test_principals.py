@@ -5,8 +5,6 @@ drivers' and add-ons' own guides), and everything else is refused. The team and 
 AmazonSageMakerFullAccess; the team's role is in ``teams``, which gives it a namespace and nothing of AWS.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache

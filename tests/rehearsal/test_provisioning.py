@@ -1,7 +1,5 @@
 """A HyperPod cluster that does not get its instances, by SageMaker's guide on continuous provisioning."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The embedded account as Pulumi providers, called by the real engine if there is a Pulumi CLI."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An update that AWS refuses: the state that Pulumi keeps, on both engines, and how a refresh repairs it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Whole rehearsals: every ready-made stack and option comes up, a second run changes nothing, and nothing is left."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise

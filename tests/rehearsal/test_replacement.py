@@ -1,7 +1,5 @@
 """Which changes replace a resource: every deployed type is in the table, and the rules work."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What the HTML report of a rehearsal shows."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Everybody can read the report: with keyboard or screen reader, in light and dark."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`--serve`: the script works in a shell, AWS answers the verbs from the account, and Ctrl-C leaves nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The rehearsal in a terminal and in a log."""
 
-from __future__ import annotations
-
 import io
 import re
 

@@ -1,7 +1,5 @@
 """In-place changes that AWS refuses are refused here, and those that it accepts are accepted."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The end of a rehearsal: one line of what a stack takes, and a command that works as it is printed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

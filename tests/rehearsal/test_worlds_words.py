@@ -1,7 +1,5 @@
 """The embedded account fails in the words of AWS and of Pulumi's providers, each of which has a public source."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

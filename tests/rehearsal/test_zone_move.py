@@ -1,7 +1,5 @@
 """A stack follows capacity into another zone with the commands that docs/data.md prints, in their order."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from math import ceil

@@ -1,7 +1,5 @@
 """What people install is enough for every verb, and the interpreter that cannot make it says so in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The rules of tools/prose.yaml find a planted sentence, with its file and line, and nothing in good ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

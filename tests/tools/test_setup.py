@@ -1,7 +1,5 @@
 """`make test` sets up what it needs by itself, and with SETUP=no says what it leaves out."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What this project is made of is pinned, licensed and looked up: a finding is red, an unreachable database is said."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

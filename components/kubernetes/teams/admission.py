@@ -1,7 +1,5 @@
 """Rules by which the API server refuses objects, whatever the caller's rights."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pulumi_kubernetes as kubernetes

@@ -1,7 +1,5 @@
 """Prepares the cluster for training on Kubernetes: storage classes, namespaces and queues."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A team's place on the Kubernetes cluster: namespace, limits, network, permissions, environment and storage."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Accounts and qualities of service that Slurm could not have are refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Notifications: who gets which, and who may publish to the topic."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections import Counter

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from boto3 import Session
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend

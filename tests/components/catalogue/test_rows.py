@@ -1,7 +1,5 @@
 """Tables of facts say which file, line and column is wrong."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No provider gives up on AWS while AWS may still be at work."""
 
-from __future__ import annotations
-
 import pytest
 
 from components.common import timeouts

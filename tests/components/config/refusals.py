@@ -1,7 +1,5 @@
 """What a configuration is refused for: what the tests of it share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory

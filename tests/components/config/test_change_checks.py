@@ -1,7 +1,5 @@
 """What a deployed stack cannot become is refused before anything happens, with the way that works."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from types import SimpleNamespace

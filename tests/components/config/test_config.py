@@ -1,7 +1,5 @@
 """Bad configuration is refused before anything is created, with the key named and all problems at once."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is refused in a stack's file, with its line. A secret is not quoted: no key of this project is one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Whatever type a value has, every problem is told, in one form, and none that is not there."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The limits of a larger stack: what they say is what the configuration's checks and AWS's own model refuse."""
 
-from __future__ import annotations
-
 import json
 
 import botocore.session

@@ -1,7 +1,5 @@
 """The folder of users' own health checks is refused before anything is created, with everything that is wrong."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

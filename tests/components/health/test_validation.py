@@ -1,7 +1,5 @@
 """HyperPod's events reach the log, whatever shape they have."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who may be the roles that the program makes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Charts are installed only as the project pins them, and their values leave nothing to guess."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

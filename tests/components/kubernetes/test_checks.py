@@ -1,7 +1,5 @@
 """What cannot be on EKS is refused."""
 
-from __future__ import annotations
-
 import re
 
 import yaml

@@ -1,7 +1,5 @@
 """What the program registers for EKS stacks: the control plane, its add-ons, and who may reach it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What collects metrics on EKS: settings, identity, and what it may do."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Amazon's collector on EKS: where it is, whom pods let in, and what AWS refuses of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock

@@ -1,7 +1,5 @@
 """What the pods of a namespace may reach, and who may reach them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Nodes' health on Kubernetes: what the plug-in says of a node's results, by node-problem-detector's contract."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

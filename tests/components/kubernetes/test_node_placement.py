@@ -1,7 +1,5 @@
 """What a Kubernetes cluster itself runs keeps off accelerators where it has other nodes; jobs train on those alone."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

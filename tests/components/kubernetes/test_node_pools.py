@@ -1,7 +1,5 @@
 """A group that follows demand has a node pool like its nodes, and costs between nothing and all of them."""
 
-from __future__ import annotations
-
 from components.config import Config
 from components.estimates import cost
 from components.kubernetes.node_placement import GROUP_LABEL, system_group_names

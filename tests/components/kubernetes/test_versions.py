@@ -1,7 +1,5 @@
 """The tables of Kubernetes versions and add-ons agree with each other."""
 
-from __future__ import annotations
-
 import re
 from datetime import date
 from unittest.mock import patch

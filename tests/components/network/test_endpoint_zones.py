@@ -1,7 +1,5 @@
 """A linked bucket's region and the endpoints' zones are looked at before anything is made."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """Metrics that nothing could collect or show are refused."""
 
-from __future__ import annotations
-
 from tests.components.config.refusals import Cases, problems
 from tests.support import METRICS
 

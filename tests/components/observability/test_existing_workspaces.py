@@ -1,7 +1,5 @@
 """Workspaces and topics that are there already are looked at before anything is made."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from unittest.mock import Mock, patch
 

@@ -1,7 +1,5 @@
 """People are refused before anything is created where nodes could not have them as they are written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.components.config.refusals import EKS, Cases, problems

@@ -1,7 +1,5 @@
 """Who may write the lifecycle bucket: the deployer is among them, and they stay whoever deploys next."""
 
-from __future__ import annotations
-
 from components.security import bucket_writers
 
 ROLES = "arn:aws:iam::123456789012:role"

@@ -1,7 +1,5 @@
 """A customer key encrypts everything that a stack stores, and nobody gets more of it than that takes."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any

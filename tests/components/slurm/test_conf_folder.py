@@ -1,7 +1,5 @@
 """The stack's own lines of slurm.conf are refused with file and line where Slurm could not take them."""
 
-from __future__ import annotations
-
 import re
 
 from components.slurm import conf_folder

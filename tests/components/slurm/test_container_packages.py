@@ -1,7 +1,5 @@
 """The folder of packages for containers is refused before anything is created, with everything that is wrong."""
 
-from __future__ import annotations
-
 import hashlib
 from unittest.mock import patch
 

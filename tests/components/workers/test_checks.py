@@ -1,7 +1,5 @@
 """Worker groups, the controller and login nodes that cannot be are refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Worker groups without accelerators on Slurm: their partition, what their nodes are told, their cost and quotas."""
 
-from __future__ import annotations
-
 import pytest
 
 from components.common.names import Names

@@ -1,8 +1,6 @@
 """A database of accounting that is not there: sacctmgr on tables in memory, MariaDB as a text."""
 
 # ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Slurm's accounting on a controller that is not there: the database, its copy, accounts and limits."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import gzip

@@ -1,7 +1,5 @@
 """Slurm's accounts and limits by sacctmgr: what the configuration names is set, and all else is kept and told."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

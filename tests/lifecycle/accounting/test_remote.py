@@ -1,8 +1,6 @@
 """Slurm's accounting in a database of RDS that is not there: it is waited for, and slurmdbd gets a user of its own."""
 
 # ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

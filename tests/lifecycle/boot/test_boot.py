@@ -1,7 +1,5 @@
 """The whole of on_create, on nodes that are not there."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

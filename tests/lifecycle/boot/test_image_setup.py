@@ -1,7 +1,5 @@
 """Where HyperPod's image sets Slurm up, the scripts wait for it, do what it lacks, and leave the rest alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

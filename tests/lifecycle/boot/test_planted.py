@@ -1,7 +1,5 @@
 """What anybody can put in root's way (links, folders, modules) makes root do nothing else than it does without."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

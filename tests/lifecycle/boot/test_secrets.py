@@ -1,7 +1,5 @@
 """A canary in place of every secret is found where the secret belongs, closed, and nowhere else."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re

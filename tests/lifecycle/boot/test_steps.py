@@ -1,7 +1,5 @@
 """Scratch, installed commands, and the machinery under the steps."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Bandwidth, read from what the tests of a network print, and rated."""
 
-from __future__ import annotations
-
 import pytest
 from hyperpod_commands import bandwidth
 

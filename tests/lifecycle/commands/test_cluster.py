@@ -1,7 +1,5 @@
 """What the nodes' commands share: who runs them, on which workers, and what they say where that fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

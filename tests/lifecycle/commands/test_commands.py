@@ -1,7 +1,5 @@
 """What people run: commands built from what the workers say."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

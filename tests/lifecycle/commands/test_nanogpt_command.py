@@ -1,7 +1,5 @@
 """The command that trains a small GPT on the idle workers."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

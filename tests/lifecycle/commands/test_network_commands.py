@@ -1,7 +1,5 @@
 """``run-nccl-test`` and ``run-nccom-test`` inside their allocation: what they start, and what they say at the end."""
 
-from __future__ import annotations
-
 import json
 import sys
 from types import ModuleType

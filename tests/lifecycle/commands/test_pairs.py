@@ -1,7 +1,5 @@
 """``hyperpod-find-slow-node``: which node, link or switch is slow, from tests between pairs."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

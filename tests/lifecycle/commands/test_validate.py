@@ -1,7 +1,5 @@
 """``hyperpod-validate`` passes a healthy node and names what is wrong with a sick one."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Which node is this? resource_config.json, instance metadata, addresses, and the clock they tell."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 set it (Kubernetes, "Admission Control in Kubernetes", "Using Node Authorization"). A real one answers in
 tests/rehearsal/kubernetes/test_node_health.py."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

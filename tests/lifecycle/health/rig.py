@@ -1,7 +1,5 @@
 """What the tests of the health checks have in common: a node's subject, and what its tools and slurmctld say."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Health checks: what each finds bad, what it lets pass, and that what cannot be asked is never bad."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence

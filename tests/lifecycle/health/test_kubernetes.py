@@ -1,7 +1,5 @@
 """What Kubernetes is told about a bad node of EKS, by policy; and what is never touched."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What Slurm is told about a bad node, by policy; and what is never touched."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

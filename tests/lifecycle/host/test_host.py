@@ -1,7 +1,5 @@
 """The real machine under the steps: what it reads of the kernel, runs, asks of the network, and says where it fails."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pwd

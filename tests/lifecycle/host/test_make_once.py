@@ -1,7 +1,5 @@
 """What is made once for a whole cluster, on the shared file system, while all nodes start at the same time."""
 
-from __future__ import annotations
-
 import stat
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where things are on a node and how long each may take, as the docs and the steps' own reasons have it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from types import SimpleNamespace

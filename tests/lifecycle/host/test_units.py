@@ -1,7 +1,5 @@
 """systemd is asked to read its units again where it must be, and otherwise not: that takes time from a boot."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a job's prolog and epilog do for metrics: its GPUs are known, its ranks may tell of themselves."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

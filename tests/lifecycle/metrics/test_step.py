@@ -1,7 +1,5 @@
 """The boot step ``metrics``: what it leaves to run, that nothing of it is waited for, and that it goes away again."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json

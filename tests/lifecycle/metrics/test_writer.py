@@ -1,7 +1,5 @@
 """What the writer says of a node: every figure that is there under its published name, and nothing else."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

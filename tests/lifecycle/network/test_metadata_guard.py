@@ -1,7 +1,5 @@
 """Instance metadata is root's and AWS's agents': a unit keeps the others out, at boot and after."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

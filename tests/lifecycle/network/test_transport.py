@@ -1,7 +1,5 @@
 """How a node's traffic travels: by the catalogue and by what is found, and what its jobs' environment says."""
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """People: one account each on every node, a home and keys that are theirs, and nothing for those who have gone."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """What people get of AWS by the node's role: what is named for them, and nothing else."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """No ssh to a worker without a job there: only where that can be known, and never for those who look after nodes."""
 
-from __future__ import annotations
-
 import pytest
 from hyperpod_node.facts.model import Node
 from hyperpod_node.host.errors import Skip

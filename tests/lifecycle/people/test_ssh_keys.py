@@ -1,7 +1,5 @@
 """SSH: keys that are the same everywhere, made once, private, and never asked about."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Slurm's configuration, the agent's and ours."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

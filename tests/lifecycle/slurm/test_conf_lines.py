@@ -1,7 +1,5 @@
 """What slurm.conf is understood to say, what is added to it, and what a person is told of it: word for word."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What keeps Slurm's configuration ours while HyperPod's agent rewrites it: a part of hyperpod-requeue."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Sequence

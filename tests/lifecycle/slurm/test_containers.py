@@ -1,7 +1,5 @@
 """Containers: what the image brings is used, what is missing is made from packages, and never half of it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path

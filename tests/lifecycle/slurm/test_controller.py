@@ -1,7 +1,5 @@
 """Slurm's controller and the login nodes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

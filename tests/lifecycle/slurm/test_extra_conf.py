@@ -1,7 +1,5 @@
 """The stack's own lines of slurm.conf on the controller: kept, tried first, and taken back where slurmctld fails."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """MUNGE: one key for all nodes, made once and private, and a daemon that accepts what it has sealed."""
 
-from __future__ import annotations
-
 import pytest
 from hyperpod_node.facts.model import Node
 from hyperpod_node.host import make_once

@@ -1,7 +1,5 @@
 """Each worker group's own partition in Slurm, and the features of its nodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

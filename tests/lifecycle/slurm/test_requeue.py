@@ -1,8 +1,6 @@
 """The service that notices a lost node and puts its jobs back to work."""
 
 # ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
-from __future__ import annotations
-
 import datetime
 import json
 import threading

@@ -1,7 +1,5 @@
 """When hyperpod-requeue does not judge a node yet, has nothing to judge, or takes its judgement back."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The queue on the shared file system."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

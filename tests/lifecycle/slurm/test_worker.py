@@ -1,7 +1,5 @@
 """slurmd on a worker: registered, or left to register when the controller comes to know the node."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A node of EKS that is not there: its data volume, its instance store, and what the scripts run on them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from typing import Any

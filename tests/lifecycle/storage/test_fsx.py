@@ -1,7 +1,5 @@
 """The shared file system: found, waited for, mounted once, proven to be writable."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 
 # ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Nodes of EKS: containerd's and kubelet's data on the big disk, memory that can be pinned, a Lustre client."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The kernel's settings and limits, and that it stays the one that has a Lustre client."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

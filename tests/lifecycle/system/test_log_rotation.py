@@ -1,7 +1,5 @@
 """Rotation of logs, judged by logrotate itself where it is installed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

@@ -3,8 +3,6 @@
 What it computes is tested where PyTorch is (tests/jobs/test_trainers.py).
 """
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """How a rank of a training job ends, and which device it takes."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import importlib.util

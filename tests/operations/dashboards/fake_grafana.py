@@ -1,7 +1,5 @@
 """A Grafana on this machine that keeps the answers of its HTTP API reference: folder, data source, dashboard (10.4)."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -4,8 +4,6 @@ It has only what tests/metrics/published says that exporters give, with the labe
 series. So a panel that names anything else stays empty.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

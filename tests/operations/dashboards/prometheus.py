@@ -1,7 +1,5 @@
 """A real Prometheus on made-up series, and what a panel asks it."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """Every question of every panel has an answer: a real Prometheus has series under the published names and labels."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The dashboards: their JSON is what the files describe, each fits its stacks, and every panel can be read."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """The import: into the stack's Grafana or one's own, twice, refused, broken off; and what becomes of the token."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Fault drills: what passes and what does not, what a machine cannot hold, and every drill of the deployment."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Programs are found where users have them. If there are none, the message says how to get them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

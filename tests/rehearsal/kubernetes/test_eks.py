@@ -1,7 +1,5 @@
 """The whole rehearsal on a real API server: it passes, and it notices what is broken."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """An elastic job of 16 pods on a real API server, as its drill shows it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Emulated nodes are like HyperPod's, as the catalogue describes them."""
 
-from __future__ import annotations
-
 import pytest
 
 from components.catalogue.accelerators import CATALOGUE

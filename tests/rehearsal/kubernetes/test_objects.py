@@ -1,7 +1,5 @@
 """The program's Kubernetes objects, in an order in which they can be created."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from operations.engine.state import ResourceState

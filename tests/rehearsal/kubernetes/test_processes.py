@@ -1,7 +1,5 @@
 """A run's processes end with it, and pods see what a kubelet would give them."""
 
-from __future__ import annotations
-
 import io
 import json
 import socket

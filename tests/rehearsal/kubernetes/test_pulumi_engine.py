@@ -1,7 +1,5 @@
 """The real engine with a control plane: what it needs, and what the account answers."""
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess

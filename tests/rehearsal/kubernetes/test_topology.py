@@ -1,7 +1,5 @@
 """Jobs on the nodes of a network, by the real Kueue: under one spine where they fit, and what it says where not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

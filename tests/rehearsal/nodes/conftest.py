@@ -1,7 +1,5 @@
 """A deployed stack for these tests' hosts, and a reason to skip if the machine cannot run hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

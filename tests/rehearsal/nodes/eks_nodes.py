@@ -1,7 +1,5 @@
 """Reboots of EKS nodes: containerd's and kubelet's data is back, wherever and whenever its disk is mounted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rehearsal.checks import require

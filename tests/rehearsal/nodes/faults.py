@@ -3,8 +3,6 @@
 What the drills of a boot break (rehearsal/drills/boots.py) has no scenario here.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 import threading

@@ -1,7 +1,5 @@
 """A database of Amazon RDS that a worker plays: a real MariaDB over TCP, with TLS and a password."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

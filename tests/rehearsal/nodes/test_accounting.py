@@ -1,7 +1,5 @@
 """Accounting on a real Slurm with a real MariaDB: shares, limits, preemption, and what survives."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The hosts' ``aws`` command: the CLI's notations, outputs, errors and permissions."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Settings of the configuration take effect on the nodes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -5,8 +5,6 @@ own step against the headers of this Slurm; like the real one it takes its optio
 Slurm would run TaskProlog. Enroot is a script that keeps what it makes where enroot.conf says.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

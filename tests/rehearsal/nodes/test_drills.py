@@ -1,7 +1,5 @@
 """Every fault drill of nodes passes on one cluster, and a node that is not mended fails its drill."""
 
-from __future__ import annotations
-
 import pytest
 
 from rehearsal.drills import boots

@@ -1,7 +1,5 @@
 """EKS nodes: their scripts run, and a reboot, after which no script runs, leaves them as they were, or late."""
 
-from __future__ import annotations
-
 import pytest
 
 from rehearsal.nodes.checks import scripts_succeeded

@@ -1,7 +1,5 @@
 """However a rehearsal ends, it leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Every fault during a boot has the right outcome and message."""
 
-from __future__ import annotations
-
 import pytest
 
 from rehearsal.nodes.stack import Stack

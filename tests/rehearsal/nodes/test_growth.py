@@ -5,8 +5,6 @@ grown, and with continuous provisioning, it writes them minutes after the script
 Scaffolding Kit waits for it in register_slurm_features.sh). Here minutes are moments.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Health checks on a living cluster: a fault takes its own node out within an interval, and no other."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nodes whose image sets Slurm up, with a real Slurm."""
 
-from __future__ import annotations
-
 import json
 import time
 

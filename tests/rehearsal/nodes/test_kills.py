@@ -1,7 +1,5 @@
 """A lifecycle script that is killed at any of its steps succeeds when it is run again, on every kind of node."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import cycle
 

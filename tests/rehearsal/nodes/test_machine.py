@@ -1,7 +1,5 @@
 """What instance types look like from inside, and the transport that follows."""
 
-from __future__ import annotations
-
 import pytest
 
 from components.catalogue.accelerators import CATALOGUE

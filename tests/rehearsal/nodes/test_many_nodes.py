@@ -1,7 +1,5 @@
 """The benchmark of many Slurm nodes, in small."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Real nodes send real figures: Slurm's, node_exporter's, and a Prometheus reads the shipped scrape file."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time

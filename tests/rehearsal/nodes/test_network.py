@@ -1,7 +1,5 @@
 """The rehearsal's network behaves like a VPC's."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

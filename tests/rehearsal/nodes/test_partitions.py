@@ -1,7 +1,5 @@
 """Several worker groups of one cluster, one without accelerators: their partitions, and features of their nodes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """People on a living cluster: two who work side by side, one who comes and one who goes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterable

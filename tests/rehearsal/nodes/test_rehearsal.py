@@ -1,7 +1,5 @@
 """The whole node rehearsal, run by its command."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

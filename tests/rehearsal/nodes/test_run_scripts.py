@@ -1,7 +1,5 @@
 """``hyperpod node run-scripts`` on living nodes: the queue moves, accounting begins and moves, and a job runs on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The queue on the shared file system, with a real Slurm: a controller is replaced by one with an empty disk."""
 
-from __future__ import annotations
-
 import re
 import time
 

@@ -1,7 +1,5 @@
 """What the rehearsal of the nodes prints; no node is needed for that."""
 
-from __future__ import annotations
-
 import io
 import time
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The same for the steps that only a team's stack has, in an account of their own."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """HyperPod's map of the network on a real Slurm: jobs stay on a switch, no node is lost to it, blocks are blocks."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

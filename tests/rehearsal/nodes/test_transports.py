@@ -1,7 +1,5 @@
 """GPU and Trainium nodes of every transport boot twice, and their jobs have the right environment."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

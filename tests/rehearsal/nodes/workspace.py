@@ -4,8 +4,6 @@ The signer is botocore. The proxy computes the signature itself, as the IAM User
 AWS API request"). The CloudWatch agent's own signer is not run here.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

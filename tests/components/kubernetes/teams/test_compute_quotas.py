@@ -1,7 +1,5 @@
 """With task governance each team has a compute quota, by which it lends and borrows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any

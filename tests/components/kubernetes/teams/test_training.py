@@ -1,7 +1,5 @@
 """What the program declares inside of Kubernetes: valid for every version, and no more open than it has to be."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from copy import deepcopy
