@@ -98,10 +98,4 @@ register(
     )
 )
 register(record(NATIVE_ACCESS_ENTRY, _SCHEMA, _native_entry, on_update=_update))
-register(
-    Kind(
-        token="aws:eks/accessPolicyAssociation:AccessPolicyAssociation",
-        create=_policy,
-        delete=lambda account, live: None,
-    )
-)
+register(Kind("aws:eks/accessPolicyAssociation:AccessPolicyAssociation", _policy, lambda account, live: None))

@@ -6,7 +6,7 @@ from typing import Any
 
 from . import guardduty
 from .books import Books, Inputs, Live, Refused
-from .kinds import Kind, register
+from .kinds import Kind, delete_by, register
 from .watching import as_aws
 
 _PROTOCOL_ALL = "-1"
@@ -76,10 +76,6 @@ def _restricted(blocks: Sequence[IPv4Network], wanted: IPv4Network) -> bool:
     return any(wanted.subnet_of(IPv4Network(one)) for one in rows[first])
 
 
-def _delete_secondary(account: Books, live: Live) -> None:
-    account.client("ec2").disassociate_vpc_cidr_block(AssociationId=live.id)
-
-
 def _default_group(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     filters = [{"Name": "vpc-id", "Values": [i["vpcId"]]}, {"Name": "group-name", "Values": ["default"]}]
     ec2 = account.client("ec2")
@@ -137,10 +133,6 @@ def _delete_internet_gateway(account: Books, live: Live) -> None:
 def _eip(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     address = account.client("ec2").allocate_address(Domain="vpc", TagSpecifications=_specs("elastic-ip", i))
     return address["AllocationId"], {"allocationId": address["AllocationId"], "publicIp": address["PublicIp"]}
-
-
-def _delete_eip(account: Books, live: Live) -> None:
-    account.client("ec2").release_address(AllocationId=live.id)
 
 
 def _nat_gateway(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
@@ -244,10 +236,6 @@ def _update_endpoint(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     return _retag(account, live, i)
 
 
-def _delete_endpoint(account: Books, live: Live) -> None:
-    account.client("ec2").delete_vpc_endpoints(VpcEndpointIds=[live.id])
-
-
 def _security_group(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     ec2 = account.client("ec2")
     group = ec2.create_security_group(
@@ -260,10 +248,6 @@ def _security_group(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     everything = [{"IpProtocol": _PROTOCOL_ALL, "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
     ec2.revoke_security_group_egress(GroupId=group, IpPermissions=everything)
     return group, {"arn": account.arn("ec2", f"security-group/{group}"), "ownerId": account.account_id}
-
-
-def _delete_security_group(account: Books, live: Live) -> None:
-    account.client("ec2").delete_security_group(GroupId=live.id)
 
 
 def _permission(i: Inputs) -> dict[str, Any]:
@@ -301,7 +285,7 @@ def _rule(direction: str) -> Kind:
 
     title = direction.capitalize()
     token = f"aws:vpc/securityGroup{title}Rule:SecurityGroup{title}Rule"
-    return Kind(token=token, create=create, delete=delete, update=update)
+    return Kind(token, create, delete, update)
 
 
 def _flow_log(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
@@ -343,17 +327,21 @@ def _register_kinds() -> None:
         "ec2/vpc:Vpc": (_vpc, guardduty.delete_vpc),
         "ec2/subnet:Subnet": (_subnet, guardduty.delete_subnet),
         "ec2/internetGateway:InternetGateway": (_internet_gateway, _delete_internet_gateway),
-        "ec2/eip:Eip": (_eip, _delete_eip),
+        "ec2/eip:Eip": (_eip, delete_by("ec2", "release_address", "AllocationId")),
         "ec2/natGateway:NatGateway": (_nat_gateway, _delete_nat_gateway),
         "ec2/routeTable:RouteTable": (_route_table, simple("delete_route_table", "RouteTableId")),
-        "ec2/vpcEndpoint:VpcEndpoint": (_endpoint, _delete_endpoint),
-        "ec2/securityGroup:SecurityGroup": (_security_group, _delete_security_group),
-        "ec2/flowLog:FlowLog": (_flow_log, lambda a, live: a.client("ec2").delete_flow_logs(FlowLogIds=[live.id])),
+        "ec2/vpcEndpoint:VpcEndpoint": (_endpoint, delete_by("ec2", "delete_vpc_endpoints", "VpcEndpointIds")),
+        "ec2/securityGroup:SecurityGroup": (_security_group, delete_by("ec2", "delete_security_group", "GroupId")),
+        "ec2/flowLog:FlowLog": (_flow_log, delete_by("ec2", "delete_flow_logs", "FlowLogIds")),
     }
     for token, (create, delete) in tagged.items():
-        register(Kind(token=f"aws:{token}", create=create, delete=delete, update=_UPDATES.get(token, _retag)))
+        register(Kind(f"aws:{token}", create, delete, _UPDATES.get(token, _retag)))
     plain: dict[str, tuple[Any, Any, Any]] = {
-        "ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": (_secondary, _delete_secondary, None),
+        "ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": (
+            _secondary,
+            delete_by("ec2", "disassociate_vpc_cidr_block", "AssociationId"),
+            None,
+        ),
         # pulumi-aws does not delete the adopted group, which is deleted with its VPC.
         "ec2/defaultSecurityGroup:DefaultSecurityGroup": (
             _default_group,
@@ -364,7 +352,7 @@ def _register_kinds() -> None:
         "ec2/routeTableAssociation:RouteTableAssociation": (_association, _delete_association, _update_association),
     }
     for token, (create, delete, update) in plain.items():
-        register(Kind(token=f"aws:{token}", create=create, delete=delete, update=update))
+        register(Kind(f"aws:{token}", create, delete, update))
     for direction in ("ingress", "egress"):
         register(_rule(direction))
 

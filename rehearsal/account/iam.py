@@ -3,7 +3,7 @@
 from typing import Any
 
 from .books import Books, Inputs, Live, Refused
-from .kinds import Kind, register
+from .kinds import Kind, delete_by, register
 
 _ROLE_LIMIT = 64
 
@@ -69,20 +69,6 @@ def _in_moto(arn: str) -> str:
     return "arn:aws:" + arn.split(":", 2)[2]
 
 
-register(
-    Kind(
-        token="aws:iam/role:Role",
-        create=_role,
-        delete=lambda account, live: account.client("iam").delete_role(RoleName=live.id),
-        update=_update_role,
-    )
-)
-register(
-    Kind(
-        token="aws:iam/rolePolicy:RolePolicy",
-        create=_role_policy,
-        delete=_delete_role_policy,
-        update=_update_role_policy,
-    )
-)
-register(Kind(token="aws:iam/rolePolicyAttachment:RolePolicyAttachment", create=_attachment, delete=_detach))
+register(Kind("aws:iam/role:Role", _role, delete_by("iam", "delete_role", "RoleName"), _update_role))
+register(Kind("aws:iam/rolePolicy:RolePolicy", _role_policy, _delete_role_policy, _update_role_policy))
+register(Kind("aws:iam/rolePolicyAttachment:RolePolicyAttachment", _attachment, _detach))

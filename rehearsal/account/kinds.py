@@ -1,7 +1,7 @@
 """Kinds of resources: how each resource type is created, changed and deleted."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from .books import Books, Inputs, Live
@@ -13,7 +13,7 @@ Delete = Callable[[Books, Live], None]
 Check = Callable[[Inputs], Sequence[str]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Kind:
     """A resource type.
 
@@ -27,6 +27,7 @@ class Kind:
     create: Create
     delete: Delete
     update: Change | None = None
+    _: KW_ONLY
     fixed: frozenset[str] | None = None
     check: Check = lambda inputs: ()
     unordered: frozenset[str] = frozenset()
@@ -58,6 +59,15 @@ class Kind:
             )
         assert row is not None, "a type without a row knows nothing"
         return replacing(row.replaces, old, new)
+
+
+def delete_by(service: str, operation: str, name: str) -> Delete:
+    """Delete by one call, whose parameter of this name is the resource's id, or a list of it where it is a plural."""
+
+    def delete(account: Books, live: Live) -> None:
+        getattr(account.client(service), operation)(**{name: [live.id] if name.endswith("s") else live.id})
+
+    return delete
 
 
 def _sorted(value: Any) -> Any:

@@ -109,7 +109,7 @@ def _namespace(live: Live) -> str | None:
 def _kind(token: str) -> Kind | None:
     if not token.startswith(PREFIX):
         return None
-    return Kind(token=token, create=_create, delete=_delete, update=_update, fixed=replacing_paths(token))
+    return Kind(token, _create, _delete, _update, fixed=replacing_paths(token))
 
 
 family(_kind)

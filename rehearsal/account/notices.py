@@ -8,7 +8,7 @@ import yaml
 from components.common.documents import load
 
 from .books import Books, Inputs, Live, Refused
-from .kinds import Kind, register
+from .kinds import Kind, delete_by, register
 
 _MANAGER = "aws:amp/alertManagerDefinition:AlertManagerDefinition"
 # CloudWatch API Reference, PutMetricAlarm: AlarmActions.
@@ -129,12 +129,7 @@ def _update_manager(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
 
 
 register(
-    Kind(
-        token="aws:sns/topic:Topic",
-        create=_topic,
-        delete=lambda account, live: account.client("sns").delete_topic(TopicArn=live.id),
-        update=_update_topic,
-    ),
+    Kind("aws:sns/topic:Topic", _topic, delete_by("sns", "delete_topic", "TopicArn"), _update_topic),
     Kind(
         token="aws:sns/topicPolicy:TopicPolicy",
         create=_topic_policy,
@@ -143,21 +138,19 @@ register(
         update=lambda account, live, i: _topic_policy(account, i)[1],
     ),
     Kind(
-        token="aws:sns/topicSubscription:TopicSubscription",
-        create=_subscription,
-        delete=lambda account, live: account.client("sns").unsubscribe(SubscriptionArn=live.id),
+        "aws:sns/topicSubscription:TopicSubscription", _subscription, delete_by("sns", "unsubscribe", "SubscriptionArn")
     ),
     Kind(
-        token="aws:cloudwatch/metricAlarm:MetricAlarm",
-        create=_alarm,
-        delete=lambda account, live: account.client("cloudwatch").delete_alarms(AlarmNames=[live.id]),
-        update=lambda account, live, i: _alarm(account, i)[1],
+        "aws:cloudwatch/metricAlarm:MetricAlarm",
+        _alarm,
+        delete_by("cloudwatch", "delete_alarms", "AlarmNames"),
+        lambda account, live, i: _alarm(account, i)[1],
     ),
     Kind(
-        token="aws:cloudwatch/dashboard:Dashboard",
-        create=_dashboard,
-        delete=lambda account, live: account.client("cloudwatch").delete_dashboards(DashboardNames=[live.id]),
-        update=lambda account, live, i: _dashboard(account, i)[1],
+        "aws:cloudwatch/dashboard:Dashboard",
+        _dashboard,
+        delete_by("cloudwatch", "delete_dashboards", "DashboardNames"),
+        lambda account, live, i: _dashboard(account, i)[1],
     ),
-    Kind(token=_MANAGER, create=_manager, delete=lambda account, live: None, update=_update_manager),
+    Kind(_MANAGER, _manager, lambda account, live: None, _update_manager),
 )

@@ -5,7 +5,7 @@ import secrets
 from typing import Any
 
 from .books import Books, Inputs, Live, Refused
-from .kinds import Kind, register
+from .kinds import Kind, delete_by, register
 from .updates import check_database
 from .watching import as_aws
 
@@ -124,26 +124,13 @@ def _delete_instance(account: Books, live: Live) -> None:
     )
 
 
+register(Kind(_SUBNETS, _subnet_group, delete_by("rds", "delete_db_subnet_group", "DBSubnetGroupName")))
 register(
     Kind(
-        token=_SUBNETS,
-        create=_subnet_group,
-        delete=lambda account, live: account.client("rds").delete_db_subnet_group(DBSubnetGroupName=live.id),
+        "aws:rds/parameterGroup:ParameterGroup",
+        _parameter_group,
+        delete_by("rds", "delete_db_parameter_group", "DBParameterGroupName"),
+        lambda account, live, i: _parameters(account, i),
     )
 )
-register(
-    Kind(
-        token="aws:rds/parameterGroup:ParameterGroup",
-        create=_parameter_group,
-        delete=lambda account, live: account.client("rds").delete_db_parameter_group(DBParameterGroupName=live.id),
-        update=lambda account, live, i: _parameters(account, i),
-    )
-)
-register(
-    Kind(
-        token="aws:rds/instance:Instance",
-        create=_instance,
-        delete=_delete_instance,
-        update=_update_instance,
-    )
-)
+register(Kind("aws:rds/instance:Instance", _instance, _delete_instance, _update_instance))

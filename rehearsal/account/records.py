@@ -44,7 +44,7 @@ def record(
 
     fixed = _lower(replacing_properties(cfn_type)) if token.startswith("aws-native:") else None
     free = _lower(unordered_properties(cfn_type)) if token.startswith("aws-native:") else frozenset()
-    return Kind(token=token, create=create, delete=on_delete, update=update, fixed=fixed, check=check, unordered=free)
+    return Kind(token, create, on_delete, update, fixed=fixed, check=check, unordered=free)
 
 
 def _lower(properties: frozenset[str]) -> frozenset[str]:

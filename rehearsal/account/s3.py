@@ -184,27 +184,13 @@ def _delete_object(account: Books, live: Live) -> None:
 
 def _register_kinds() -> None:
     """Make the S3 types known."""
-    register(
-        Kind(
-            token="aws:s3/bucket:Bucket",
-            create=_bucket,
-            delete=_delete_bucket,
-            update=_update_bucket,
-        )
-    )
+    register(Kind("aws:s3/bucket:Bucket", _bucket, _delete_bucket, _update_bucket))
     versioning = _setting(
         "put_bucket_versioning",
         None,
         lambda i: {"VersioningConfiguration": {"Status": i["versioningConfiguration"]["status"]}},
     )
-    register(
-        Kind(
-            token="aws:s3/bucketLogging:BucketLogging",
-            create=_logging,
-            delete=_no_logging,
-            update=_put_again(_logging),
-        )
-    )
+    register(Kind("aws:s3/bucketLogging:BucketLogging", _logging, _no_logging, _put_again(_logging)))
     settings = {
         "bucketVersioning:BucketVersioning": versioning,
         "bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _setting(
@@ -218,29 +204,17 @@ def _register_kinds() -> None:
         ),
     }
     for token, (create, delete) in settings.items():
-        register(
-            Kind(
-                token=f"aws:s3/{token}",
-                create=create,
-                delete=delete,
-                update=_put_again(create),
-            )
-        )
+        register(Kind(f"aws:s3/{token}", create, delete, _put_again(create)))
     register(
         Kind(
-            token="aws:s3/bucketPolicy:BucketPolicy",
-            create=_policy,
-            delete=lambda account, live: None,
-            update=lambda account, live, i: _policy(account, i)[1],
+            "aws:s3/bucketPolicy:BucketPolicy",
+            _policy,
+            lambda account, live: None,
+            lambda account, live, i: _policy(account, i)[1],
         )
     )
     register(
-        Kind(
-            token="aws:s3/bucketObjectv2:BucketObjectv2",
-            create=_object,
-            delete=_delete_object,
-            update=lambda account, live, i: _put(account, i),
-        )
+        Kind("aws:s3/bucketObjectv2:BucketObjectv2", _object, _delete_object, lambda account, live, i: _put(account, i))
     )
 
 

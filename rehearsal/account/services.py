@@ -9,7 +9,7 @@ from components.common.documents import load
 
 from .books import Books, Inputs, Live, Refused
 from .keys import check_logs
-from .kinds import Kind, register
+from .kinds import Kind, delete_by, register
 
 _LOG_POLICY = "aws:cloudwatch/logResourcePolicy:LogResourcePolicy"
 # Amazon CloudWatch Logs API, PutRetentionPolicy.
@@ -205,66 +205,36 @@ def _delete_repository(account: Books, live: Live) -> None:
 
 
 register(
+    Kind("aws:kms/key:Key", _key, _delete_key, lambda account, live, i: {}),
+    Kind("aws:ecr/repository:Repository", _repository, _delete_repository, lambda account, live, i: {}),
     Kind(
-        token="aws:kms/key:Key",
-        create=_key,
-        delete=_delete_key,
-        update=lambda account, live, i: {},
+        "aws:cloudwatch/logGroup:LogGroup",
+        _log_group,
+        delete_by("logs", "delete_log_group", "logGroupName"),
+        _update_log_group,
     ),
+    Kind(_LOG_POLICY, _log_policy, _delete_log_policy, _update_log_policy),
     Kind(
-        token="aws:ecr/repository:Repository",
-        create=_repository,
-        delete=_delete_repository,
-        update=lambda account, live, i: {},
+        "aws:cloudwatch/eventRule:EventRule",
+        _rule,
+        delete_by("events", "delete_rule", "Name"),
+        lambda account, live, i: _rule(account, i)[1],
     ),
+    Kind("aws:cloudwatch/eventTarget:EventTarget", _target, _delete_target, _update_target),
     Kind(
-        token="aws:cloudwatch/logGroup:LogGroup",
-        create=_log_group,
-        delete=lambda account, live: account.client("logs").delete_log_group(logGroupName=live.id),
-        update=_update_log_group,
+        "aws:ssm/parameter:Parameter",
+        _parameter,
+        delete_by("ssm", "delete_parameter", "Name"),
+        lambda account, live, i: _parameter(account, i, overwrite=True)[1],
     ),
+    Kind("aws:ssm/document:Document", _document, delete_by("ssm", "delete_document", "Name"), _update_document),
     Kind(
-        token=_LOG_POLICY,
-        create=_log_policy,
-        delete=_delete_log_policy,
-        update=_update_log_policy,
-    ),
-    Kind(
-        token="aws:cloudwatch/eventRule:EventRule",
-        create=_rule,
-        delete=lambda account, live: account.client("events").delete_rule(Name=live.id),
-        update=lambda account, live, i: _rule(account, i)[1],
-    ),
-    Kind(
-        token="aws:cloudwatch/eventTarget:EventTarget",
-        create=_target,
-        delete=_delete_target,
-        update=_update_target,
-    ),
-    Kind(
-        token="aws:ssm/parameter:Parameter",
-        create=_parameter,
-        delete=lambda account, live: account.client("ssm").delete_parameter(Name=live.id),
-        update=lambda account, live, i: _parameter(account, i, overwrite=True)[1],
-    ),
-    Kind(
-        token="aws:ssm/document:Document",
-        create=_document,
-        delete=lambda account, live: account.client("ssm").delete_document(Name=live.id),
-        update=_update_document,
-    ),
-    Kind(
-        token="aws:amp/workspace:Workspace",
-        create=_workspace,
-        delete=lambda account, live: account.client("amp").delete_workspace(workspaceId=live.id),
-        update=lambda account, live, i: (
+        "aws:amp/workspace:Workspace",
+        _workspace,
+        delete_by("amp", "delete_workspace", "workspaceId"),
+        lambda account, live, i: (
             account.client("amp").update_workspace_alias(workspaceId=live.id, alias=i["alias"]) and {}
         ),
     ),
-    Kind(
-        token="aws:amp/ruleGroupNamespace:RuleGroupNamespace",
-        create=_rules,
-        delete=_delete_rules,
-        update=_update_rules,
-    ),
+    Kind("aws:amp/ruleGroupNamespace:RuleGroupNamespace", _rules, _delete_rules, _update_rules),
 )
