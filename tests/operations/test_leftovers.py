@@ -21,18 +21,16 @@ from tests.operations.aws import RefusingAws, StubbedAws, stack
 LOGS = "/aws/sagemaker/Clusters/hyperpod-dev/abcdef123456"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def account() -> Iterator[Account]:
     with Account("us-west-2") as account:
         yield account
 
 
 @pytest.fixture
-def chosen(account: Account) -> Iterator[Target]:
-    """The stack dev on an account that is clean before and after."""
-    found = replace(target.load("dev"), aws=Aws("us-west-2"))
-    yield found
-    leftovers.remove(found, leftovers.audit(found))
+def chosen(account: Account) -> Target:
+    """The stack dev on an account that is clean."""
+    return replace(target.load("dev"), aws=Aws("us-west-2"))
 
 
 def tags(chosen: Target, kind: str) -> list[dict[str, Any]]:
@@ -62,8 +60,6 @@ def test_log_groups_that_aws_made_are_listed_and_removed_on_demand(chosen: Targe
     leftovers.remove(chosen, found)
     assert (len(found.removed), found.leftovers) == (123, [])
     assert leftovers.audit(chosen).leftovers == []
-    for other in others:
-        logs.delete_log_group(logGroupName=other)
 
 
 def test_what_is_the_stacks_own_is_named_with_its_command_and_never_removed(chosen: Target) -> None:
@@ -75,22 +71,16 @@ def test_what_is_the_stacks_own_is_named_with_its_command_and_never_removed(chos
     s3.create_bucket(Bucket=chosen.names.bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
     iam = boto3.client("iam", region_name="us-west-2")
     iam.create_role(RoleName=chosen.names.role("worker"), AssumeRolePolicyDocument=json.dumps({"Statement": []}))
-    try:
-        found = leftovers.audit(chosen)
-        own = {(one.kind, one.id): one.command for one in found.of_the_stack}
-        assert own[("VPC", vpc)] == f"aws ec2 delete-vpc --vpc-id {vpc}"
-        assert ("bucket", chosen.names.bucket) in own
-        assert ("role", chosen.names.role("worker")) in own
-        assert ("network interface", eni) in {(one.kind, one.id) for one in found.leftovers if one.by_aws}
-        leftovers.remove(chosen, found)
-        assert found.removed == [f"network interface {eni}"]
-        assert {(one.kind, one.id) for one in found.leftovers} == set(own)
-        assert set(own) == {(one.kind, one.id) for one in leftovers.audit(chosen).leftovers}
-    finally:
-        ec2.delete_subnet(SubnetId=subnet)
-        ec2.delete_vpc(VpcId=vpc)
-        s3.delete_bucket(Bucket=chosen.names.bucket)
-        iam.delete_role(RoleName=chosen.names.role("worker"))
+    found = leftovers.audit(chosen)
+    own = {(one.kind, one.id): one.command for one in found.of_the_stack}
+    assert own[("VPC", vpc)] == f"aws ec2 delete-vpc --vpc-id {vpc}"
+    assert ("bucket", chosen.names.bucket) in own
+    assert ("role", chosen.names.role("worker")) in own
+    assert ("network interface", eni) in {(one.kind, one.id) for one in found.leftovers if one.by_aws}
+    leftovers.remove(chosen, found)
+    assert found.removed == [f"network interface {eni}"]
+    assert {(one.kind, one.id) for one in found.leftovers} == set(own)
+    assert set(own) == {(one.kind, one.id) for one in leftovers.audit(chosen).leftovers}
 
 
 def test_a_file_system_that_is_kept_on_purpose_is_no_leftover(account: Account) -> None:
@@ -103,13 +93,10 @@ def test_a_file_system_that_is_kept_on_purpose_is_no_leftover(account: Account) 
         FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=["subnet-0123456789abcdef0"],
         Tags=[{"Key": CLUSTER_ID_TAG, "Value": kept.names.cluster_id}],
     )["FileSystem"]["FileSystemId"]  # fmt: skip
-    try:
-        found = leftovers.audit(kept)
-        assert (found.leftovers, found.kept) == ([], [f"FSx file system {made}"])
-        without = leftovers.audit(replace(target.load("dev", settings[:1]), aws=Aws("us-west-2")))
-        assert [one.kind for one in without.of_the_stack] == ["FSx file system"]
-    finally:
-        fsx.delete_file_system(FileSystemId=made)
+    found = leftovers.audit(kept)
+    assert (found.leftovers, found.kept) == ([], [f"FSx file system {made}"])
+    without = leftovers.audit(replace(target.load("dev", settings[:1]), aws=Aws("us-west-2")))
+    assert [one.kind for one in without.of_the_stack] == ["FSx file system"]
 
 
 def test_a_file_system_that_a_claim_made_is_a_leftover_where_the_stacks_own_is_kept(aws: StubbedAws) -> None:
@@ -176,7 +163,7 @@ def test_in_a_vpc_of_others_only_interfaces_that_name_the_cluster_are_its_leftov
     second = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
     of_cni = {"Key": "cluster.k8s.amazonaws.com/name", "Value": chosen.cluster_name}
     marked = [{"ResourceType": "network-interface", "Tags": [of_cni]}]
-    other, sibling, *ours = (
+    _, _, *ours = (
         ec2.create_network_interface(SubnetId=where, Description=said, TagSpecifications=tagged)["NetworkInterface"][
             "NetworkInterfaceId"
         ]
@@ -192,14 +179,7 @@ def test_in_a_vpc_of_others_only_interfaces_that_name_the_cluster_are_its_leftov
     subnets = {"eksSubnetIds": [second, "subnet-0123456789abcdef0"]}
     named = [f"hyperpod:network={json.dumps(given | subnets)}", f"hyperpod:clusterName={chosen.cluster_name}"]
     existing = replace(target.load("eks-gpu", named), aws=Aws("us-west-2"))
-    try:
-        assert {one.id for one in leftovers.audit(existing).leftovers} == set(ours)
-    finally:
-        for one in (other, sibling, *ours):
-            ec2.delete_network_interface(NetworkInterfaceId=one)
-        ec2.delete_subnet(SubnetId=second)
-        ec2.delete_subnet(SubnetId=subnet)
-        ec2.delete_vpc(VpcId=vpc)
+    assert {one.id for one in leftovers.audit(existing).leftovers} == set(ours)
 
 
 def test_what_guardduty_and_others_left_in_the_stacks_vpc_is_told_apart_and_guarddutys_is_removed(
@@ -220,25 +200,19 @@ def test_what_guardduty_and_others_left_in_the_stacks_vpc_is_told_apart_and_guar
             raise ClientError({"Error": {"Code": "DependencyViolation", "Message": "in use"}}, "DeleteSecurityGroup")
         ec2.delete_security_group(GroupId=GroupId)
 
-    try:
-        found = leftovers.audit(chosen)
-        assert {(one.kind, one.id) for one in found.of_the_stack} == {("VPC", vpc), ("security group of others", other)}
-        # moto says nothing of the endpoint's interface, which on AWS goes with it.
-        found.leftovers = [one for one in found.leftovers if one.kind != leftovers.INTERFACE]
-        managed = [one for one in found.leftovers if one.by_aws]
-        assert [one.kind for one in managed] == list(leftovers.GUARDDUTY)
-        assert managed[1].command == f"aws ec2 delete-security-group --group-id {managed[1].id}"
-        patched = chosen.aws.client("ec2")
-        monkeypatch.setattr(patched, "delete_security_group", delete.__get__(patched))
-        leftovers.remove(chosen, found)
-        assert found.removed == [f"{one.kind} {one.id}" for one in managed]
-        assert pauses == [leftovers._AGAIN_SECONDS]
-        assert not [one for one in leftovers.audit(chosen).leftovers if one.by_aws]
-    finally:
-        ec2.delete_security_group(GroupId=other)
-        ec2.delete_subnet(SubnetId=subnet)
-        ec2.delete_vpc(VpcId=vpc)
-    gone(chosen)
+    found = leftovers.audit(chosen)
+    assert {(one.kind, one.id) for one in found.of_the_stack} == {("VPC", vpc), ("security group of others", other)}
+    # moto says nothing of the endpoint's interface, which on AWS goes with it.
+    found.leftovers = [one for one in found.leftovers if one.kind != leftovers.INTERFACE]
+    managed = [one for one in found.leftovers if one.by_aws]
+    assert [one.kind for one in managed] == list(leftovers.GUARDDUTY)
+    assert managed[1].command == f"aws ec2 delete-security-group --group-id {managed[1].id}"
+    patched = chosen.aws.client("ec2")
+    monkeypatch.setattr(patched, "delete_security_group", delete.__get__(patched))
+    leftovers.remove(chosen, found)
+    assert found.removed == [f"{one.kind} {one.id}" for one in managed]
+    assert pauses == [leftovers._AGAIN_SECONDS]
+    assert not [one for one in leftovers.audit(chosen).leftovers if one.by_aws]
 
 
 @pytest.mark.parametrize(
@@ -275,10 +249,6 @@ def test_what_two_searches_find_is_listed_once_and_two_kinds_of_one_name_are_two
     assert [one.kind for one in found] == ["security group of others", "HyperPod cluster", "EKS cluster"]
 
 
-def gone(chosen: Target) -> None:
-    assert leftovers.audit(chosen).leftovers == []
-
-
 def test_keys_parameters_and_volumes_with_the_stacks_tag_are_found_and_a_key_that_waits_for_its_end_is_not(
     chosen: Target,
 ) -> None:
@@ -294,18 +264,12 @@ def test_keys_parameters_and_volumes_with_the_stacks_tag_are_found_and_a_key_tha
     volume = ec2.create_volume(Size=1, AvailabilityZone="us-west-2a", TagSpecifications=tags(chosen, "volume"))[
         "VolumeId"
     ]
-    try:
-        found = leftovers.audit(chosen)
-        assert {(one.kind, one.id) for one in found.of_the_stack} == {
-            ("KMS key", keys[0]), ("SSM parameter", name), ("EBS volume", volume),
-        }  # fmt: skip
-        assert f"aws ssm delete-parameter --name {name}" in {one.command for one in found.of_the_stack}
-        assert found.unknown == []
-    finally:
-        kms.schedule_key_deletion(KeyId=keys[0])
-        ssm.delete_parameter(Name=name)
-        ec2.delete_volume(VolumeId=volume)
-    gone(chosen)
+    found = leftovers.audit(chosen)
+    assert {(one.kind, one.id) for one in found.of_the_stack} == {
+        ("KMS key", keys[0]), ("SSM parameter", name), ("EBS volume", volume),
+    }  # fmt: skip
+    assert f"aws ssm delete-parameter --name {name}" in {one.command for one in found.of_the_stack}
+    assert found.unknown == []
 
 
 def test_what_kubernetes_made_is_found_by_its_drivers_tags(account: Account) -> None:
@@ -328,24 +292,15 @@ def test_what_kubernetes_made_is_found_by_its_drivers_tags(account: Account) -> 
     arn = elbv2.create_load_balancer(Name="new", Subnets=[subnet], Type="network", Tags=[controllers])["LoadBalancers"][
         0
     ]["LoadBalancerArn"]
-    try:
-        found = {(one.kind, one.id.split("/")[-1]): one.command for one in leftovers.audit(eks).of_the_stack}
-        assert set(found) == {
-            ("EBS volume", volumes[0]),
-            ("EBS volume", volumes[1]),
-            ("load balancer", "classic"),
-            ("load balancer", arn.split("/")[-1]),
-        }
-        assert found[("load balancer", "classic")] == "aws elb delete-load-balancer --load-balancer-name classic"
-        assert f"aws elbv2 delete-load-balancer --load-balancer-arn {arn}" in found.values()
-    finally:
-        elb.delete_load_balancer(LoadBalancerName="classic")
-        elbv2.delete_load_balancer(LoadBalancerArn=arn)
-        for volume in volumes:
-            ec2.delete_volume(VolumeId=volume)
-        ec2.delete_subnet(SubnetId=subnet)
-        ec2.delete_vpc(VpcId=vpc)
-    gone(eks)
+    found = {(one.kind, one.id.split("/")[-1]): one.command for one in leftovers.audit(eks).of_the_stack}
+    assert set(found) == {
+        ("EBS volume", volumes[0]),
+        ("EBS volume", volumes[1]),
+        ("load balancer", "classic"),
+        ("load balancer", arn.split("/")[-1]),
+    }
+    assert found[("load balancer", "classic")] == "aws elb delete-load-balancer --load-balancer-name classic"
+    assert f"aws elbv2 delete-load-balancer --load-balancer-arn {arn}" in found.values()
 
 
 def test_what_is_found_by_other_means_is_added_once() -> None:
