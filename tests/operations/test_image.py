@@ -16,6 +16,7 @@ from operations.failures import Exit
 from operations.jobs.specs import JOBS
 from operations.kubernetes import image
 from tests.golden.stacks import DALLAS
+from tests.operations.aws import ended
 from tests.support import ROOT, config
 
 REPOSITORY = "123456789012.dkr.ecr.us-west-2.amazonaws.com/eks-gpu/training"
@@ -40,44 +41,40 @@ def test_another_recipe_has_another_tag(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("registry")
-def test_without_build_it_prints_commands_that_hold_no_password(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["job", "image", "eks-gpu"]) == Exit.GOOD
-    said = capsys.readouterr()
-    assert f"docker push {REPOSITORY}:" in said.out
-    assert "get-login-password" in said.out
-    assert "--image" in said.err
+def test_without_build_it_prints_commands_that_hold_no_password() -> None:
+    out, err = ended(Exit.GOOD, "job", "image", "eks-gpu")
+    assert f"docker push {REPOSITORY}:" in out
+    assert "get-login-password" in out
+    assert "--image" in err
 
 
 @pytest.mark.usefixtures("registry")
-def test_where_no_worker_is_x86_it_says_how_to_build_for_arm(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_no_worker_is_x86_it_says_how_to_build_for_arm(monkeypatch: pytest.MonkeyPatch) -> None:
     grace = config("eks-gpu", **DALLAS, workers=[{"name": "grace", "instanceType": "ml.p6e-gb200.36xlarge"}])
     monkeypatch.setattr("operations.target.checked", lambda values: grace)
-    assert cli.main(["job", "image", "eks-gpu"]) == Exit.BAD_INPUT
-    assert "--platform linux/arm64" in capsys.readouterr().err
+    assert "--platform linux/arm64" in ended(Exit.BAD_INPUT, "job", "image", "eks-gpu")[1]
 
 
 @pytest.mark.usefixtures("registry")
 def test_build_logs_in_through_standard_input_builds_and_pushes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     docker, log = tmp_path / "docker", tmp_path / "log"
     docker.write_text(f'#!/bin/sh\necho "$@" >> {log}\nif [ "$1" = login ]; then cat > {tmp_path}/password; fi\n')
     docker.chmod(docker.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert cli.main(["job", "image", "eks-gpu", "--build", "--json"]) == Exit.GOOD
+    out, _ = ended(Exit.GOOD, "job", "image", "eks-gpu", "--build", "--json")
     calls = log.read_text().splitlines()
     assert [call.split()[0] for call in calls] == ["login", "build", "push"]
     token = boto3.client("ecr", "us-west-2").get_authorization_token()["authorizationData"][0]["authorizationToken"]
     password = base64.b64decode(token).decode().partition(":")[2]
     assert (tmp_path / "password").read_text() == password
     assert password not in log.read_text()
-    assert json.loads(capsys.readouterr().out)["image"].startswith(f"{REPOSITORY}:")
+    assert json.loads(out)["image"].startswith(f"{REPOSITORY}:")
 
 
 @pytest.mark.usefixtures("registry")
-def test_an_image_that_the_registry_has_is_named_by_its_digest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_image_that_the_registry_has_is_named_by_its_digest() -> None:
     ecr = boto3.client("ecr", "us-west-2")
     kind = "application/vnd.docker.distribution.manifest.v2+json"
     manifest = json.dumps(
@@ -85,31 +82,27 @@ def test_an_image_that_the_registry_has_is_named_by_its_digest(capsys: pytest.Ca
     )
     put = {"repositoryName": "eks-gpu/training", "imageManifest": manifest}
     digest = ecr.put_image(**put, imageTag=image.tag(ROOT / "jobs/image"))["image"]["imageId"]["imageDigest"]
-    assert cli.main(["job", "image", "eks-gpu", "--json"]) == Exit.GOOD
-    assert json.loads(capsys.readouterr().out)["image"] == f"{REPOSITORY}@{digest}"
+    assert json.loads(ended(Exit.GOOD, "job", "image", "eks-gpu", "--json")[0])["image"] == f"{REPOSITORY}@{digest}"
 
 
 @pytest.mark.usefixtures("registry")
-def test_a_failed_build_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_failed_build_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docker = tmp_path / "docker"
     docker.write_text('#!/bin/sh\n[ "$1" = login ]\n')
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert cli.main(["job", "image", "eks-gpu", "--build"]) == Exit.FAILED
-    assert "docker build ended with status 1" in capsys.readouterr().err
+    assert "docker build ended with status 1" in ended(Exit.FAILED, "job", "image", "eks-gpu", "--build")[1]
 
 
 @pytest.mark.usefixtures("registry")
-def test_without_docker_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_without_docker_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert cli.main(["job", "image", "eks-gpu", "--build"]) == Exit.CANNOT_KNOW
-    assert "Docker is not installed" in capsys.readouterr().err
+    assert "Docker is not installed" in ended(Exit.CANNOT_KNOW, "job", "image", "eks-gpu", "--build")[1]
 
 
 @pytest.mark.parametrize(("stack", "word"), [("dev", "Slurm"), ("eks-trainium", "for GPUs")])
-def test_a_stack_that_has_no_use_for_it_is_told(stack: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["job", "image", stack]) == Exit.BAD_INPUT
-    assert word in capsys.readouterr().err
+def test_a_stack_that_has_no_use_for_it_is_told(stack: str, word: str) -> None:
+    assert word in ended(Exit.BAD_INPUT, "job", "image", stack)[1]
 
 
 def test_the_recipe_has_the_base_that_the_jobs_use_and_everything_in_it_is_pinned() -> None:

@@ -11,11 +11,11 @@ import urllib3
 import yaml
 from kubernetes.client.exceptions import ApiException
 
-from operations import cli
 from operations.failures import Exit, Failure
 from operations.jobs import run as job_run
 from operations.jobs.kubernetes_api import KubernetesApi, _in_our_terms
 from operations.jobs.render import render
+from tests.operations.aws import ended
 from tests.support import config
 
 NCCL = """#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong
@@ -239,9 +239,7 @@ def test_the_log_of_a_recovered_job_continues_and_no_line_is_repeated() -> None:
     assert [seconds is None for seconds in api.asked[:6]] == [True, False] * 3
 
 
-def test_the_command_ends_like_the_job_and_deletes_its_objects(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_command_ends_like_the_job_and_deletes_its_objects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text("{}")
     monkeypatch.setattr("time.sleep", lambda seconds: None)
@@ -249,10 +247,10 @@ def test_the_command_ends_like_the_job_and_deletes_its_objects(
         api = FakeApi(NAMESPACE, says="iter 10: loss 2.5, 3 ms", condition=condition)
         monkeypatch.setattr(KubernetesApi, "of", lambda _, api=api: api)
         words = ["job", "run", "eks-gpu", "nanogpt", "--kubeconfig", str(file), "--json"]
-        assert cli.main(words) == code
+        out, _ = ended(code, *words)
         assert api.applied == ["ConfigMap", "PyTorchJob"]
         assert api.deleted == ["PyTorchJob", "ConfigMap"]
-        first = json.JSONDecoder().raw_decode(capsys.readouterr().out)[0]
+        first = json.JSONDecoder().raw_decode(out)[0]
         assert first["passed"] is (condition == "Succeeded")
 
 
@@ -265,13 +263,7 @@ def test_the_command_ends_like_the_job_and_deletes_its_objects(
     ],
 )
 def test_after_the_timeout_a_test_is_deleted_and_training_continues(
-    name: str,
-    options: list[str],
-    deleted: list[str],
-    hint: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    name: str, options: list[str], deleted: list[str], hint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text("{}")
@@ -279,22 +271,19 @@ def test_after_the_timeout_a_test_is_deleted_and_training_continues(
     api.log = lambda pod, *, last_seconds=None: []  # type: ignore[method-assign]
     monkeypatch.setattr(KubernetesApi, "of", lambda _: api)
     words = ["job", "run", "eks-gpu", name, "--kubeconfig", str(file), "--timeout", "0.1", *options]
-    assert cli.main(words) == Exit.FAILED
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(ended(Exit.FAILED, *words)[1].split())
     assert "did not end within 0 s" in said
     assert hint in said
     assert api.deleted == deleted
 
 
-def test_printing_a_job_gives_yaml_that_kubectl_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["job", "print", "eks-gpu", "nccl-tests"]) == 0
-    _, job = yaml.safe_load_all(capsys.readouterr().out)
+def test_printing_a_job_gives_yaml_that_kubectl_takes() -> None:
+    _, job = yaml.safe_load_all(ended(Exit.GOOD, "job", "print", "eks-gpu", "nccl-tests")[0])
     assert job["kind"] == "MPIJob"
 
 
-def test_what_cannot_be_rendered_is_bad_input_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["job", "print", "eks-gpu", "nanogpt", "--devices", "9"]) == Exit.BAD_INPUT
-    assert "ml.p5.48xlarge has 8" in capsys.readouterr().err
+def test_what_cannot_be_rendered_is_bad_input_without_a_traceback() -> None:
+    assert "ml.p5.48xlarge has 8" in ended(Exit.BAD_INPUT, "job", "print", "eks-gpu", "nanogpt", "--devices", "9")[1]
 
 
 @pytest.mark.parametrize("text", ["", "apiVersion: v1", "{not yaml"])

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from operations.engine.state import State
+from operations.failures import Exit
 from operations.project.loading import Project
 from rehearsal.account import Account
 from rehearsal.changes import Change, Deployed, Step, apply_step, parse_steps, step_to
 from rehearsal.engines.deployment import destroy, up
-from tests.rehearsal.command import main
+from tests.operations.aws import ended
 from tests.support import ROOT, config, few_files
 
 HEADER = "import pulumi\nimport pulumi_aws as aws\nfrom pulumi import ResourceOptions\n"
@@ -154,11 +155,8 @@ def test_an_ignored_change_is_none(stack: Stack) -> None:
         (["fsx={"], "not JSON"),
     ],
 )
-def test_bad_input_is_said_before_the_first_deployment(
-    texts: list[str], reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--then", "size=medium", "--then", *texts]) == 2
-    assert reason in capsys.readouterr().err
+def test_bad_input_is_said_before_the_first_deployment(texts: list[str], reason: str) -> None:
+    assert reason in ended(Exit.BAD_INPUT, "rehearse", "--then", "size=medium", "--then", *texts)[1]
 
 
 def test_every_update_is_on_top_of_those_before() -> None:
@@ -182,7 +180,7 @@ def test_a_stack_becomes_what_another_file_says_and_stays_itself(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_the_command_makes_one_change_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_makes_one_change_after_the_other(tmp_path: Path) -> None:
     result = tmp_path / "r.json"
     then = [
         "--then",
@@ -191,7 +189,7 @@ def test_the_command_makes_one_change_after_the_other(tmp_path: Path, capsys: py
         'observability={"prometheus":"create","grafana":"create"}',
     ]
     with few_files():
-        assert main(["dev", *then, "--write", str(result)]) == 0
+        out, _ = ended(Exit.GOOD, "rehearse", "dev", *then, "--write", str(result))
     found: dict[str, Any] = json.loads(result.read_text())
     grown, observed = found["changes"]
     assert set(grown) == KEYS
@@ -201,4 +199,4 @@ def test_the_command_makes_one_change_after_the_other(tmp_path: Path, capsys: py
     assert "observability-grafana" in observed["created"]
     assert observed["seconds"] == 152
     assert found["leftovers"] == []
-    assert "Change 2: observability=" in capsys.readouterr().out
+    assert "Change 2: observability=" in out

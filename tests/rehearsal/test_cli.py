@@ -8,23 +8,24 @@ from pathlib import Path
 import pytest
 import typer
 
+from operations.failures import Exit
 from operations.terminal.command_line import called
 from operations.terminal.interrupts import Interrupted
 from rehearsal.account.faults import NO_CAPACITY
 from rehearsal.checks import Findings
 from rehearsal.commands import end
-from tests.rehearsal.command import main
+from tests.operations.aws import ended
 from tests.support import few_files
 
 
 def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, result = tmp_path / "r.html", tmp_path / "r.json"
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     with few_files():
-        assert main(["dev", "--report", str(page), "--open", "--write", str(result)]) == 0
+        printed, beside = ended(Exit.GOOD, "rehearse", "dev", "--report", str(page), "--open", "--write", str(result))
     assert opened == [page.as_uri()]
     found = json.loads(result.read_text())
     assert found["passed"] is True
@@ -47,7 +48,6 @@ def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
     assert {"urn", "type", "name", "parent", "dependencies", "start", "finish"} == set(found["resources"][0])
     assert found["cost"]["hourly_usd"] == pytest.approx(sum(found["cost"]["parts"].values()), abs=0.01)
     assert page.read_text().lower().startswith("<!doctype html>")
-    printed, beside = capsys.readouterr()
     assert "There is no browser here" in beside, "webbrowser.open returned nothing"
     assert "Rehearsing dev: Slurm with GPUs in us-west-2" in printed, "not the name of another stack"
     for text in (
@@ -68,14 +68,11 @@ def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
     assert "deployedWith" not in printed + page.read_text()
 
 
-def test_a_failed_deployment_is_1_and_names_resource_and_cause(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failed_deployment_is_1_and_names_resource_and_cause(tmp_path: Path) -> None:
     page, result = tmp_path / "r.html", tmp_path / "r.json"
     files = ["--report", str(page), "--write", str(result)]
     with few_files():
-        assert main(["dev", "--fail", "hyperpod-cluster=controller-capacity", *files]) == 1
-    printed = capsys.readouterr().out
+        printed, _ = ended(Exit.FAILED, "rehearse", "dev", "--fail", "hyperpod-cluster=controller-capacity", *files)
     found = json.loads(result.read_text())
     assert [(one["name"], one["operation"]) for one in found["failed"]] == [("hyperpod-cluster", "create")]
     assert NO_CAPACITY in found["cause"]
@@ -87,33 +84,29 @@ def test_a_failed_deployment_is_1_and_names_resource_and_cause(
     assert "is good" not in printed
 
 
-def test_a_cluster_without_its_accelerators_is_up_and_says_what_is_missing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cluster_without_its_accelerators_is_up_and_says_what_is_missing(tmp_path: Path) -> None:
     with few_files():
-        assert main(["dev", "--fail", "hyperpod-cluster=capacity", "--write", str(tmp_path / "r.json")]) == 0
+        out, _ = ended(
+            Exit.GOOD, "rehearse", "dev", "--fail", "hyperpod-cluster=capacity", "--write", str(tmp_path / "r.json")
+        )
     said = "hyperpod-cluster is InService without 2 of 2 instances of workers"
     assert any(one.startswith(said) for one in json.loads((tmp_path / "r.json").read_text())["warnings"])
-    assert said in " ".join(capsys.readouterr().out.split())
+    assert said in " ".join(out.split())
 
 
-def test_an_interrupted_run_says_so_and_that_nothing_is_left(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_run_says_so_and_that_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rehearsal.outcome.rehearse", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
     before = signal.getsignal(signal.SIGINT)
-    assert main(["dev"]) == 130
-    assert "ended by SIGINT: the embedded account" in capsys.readouterr().err
+    assert "ended by SIGINT: the embedded account" in ended(Exit.CANCELLED, "rehearse", "dev")[1]
     assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize(("signalled", "said"), [("SIGINT", "Cancelled."), ("SIGTERM", "Ended by SIGTERM.")])
 def test_an_interrupted_drill_says_so_in_one_sentence(
-    signalled: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    signalled: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rehearsal.drills.show.hold", lambda *_: os.kill(os.getpid(), signal.Signals[signalled]))
-    assert main(["drill", "dev"]) == 130
-    assert capsys.readouterr().err == f"{said}\n"
+    assert ended(Exit.CANCELLED, "rehearse", "drill", "dev")[1] == f"{said}\n"
 
 
 def test_a_run_that_somebody_ended_is_cancelled_and_not_failed() -> None:
@@ -156,40 +149,36 @@ def test_a_run_that_somebody_ended_is_cancelled_and_not_failed() -> None:
         (["eks", "eks-gpu", "--config", "hyperpod:size=huge"], "hyperpod:size"),
     ],
 )
-def test_bad_input_is_2_with_the_reason_and_no_traceback(
-    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_2_with_the_reason_and_no_traceback(arguments: list[str], text: str) -> None:
     with few_files():
-        assert main(arguments) == 2
-    printed = capsys.readouterr()
-    assert text in printed.err
-    assert "Traceback" not in printed.err + printed.out
+        out, err = ended(Exit.BAD_INPUT, "rehearse", *arguments)
+    assert text in err
+    assert "Traceback" not in err + out
 
 
-def test_several_problems_are_all_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_problems_are_all_printed() -> None:
     settings = ["clusterName=Bad-", "accelerator=trainium", "colour=red", "availabilityZoneId=use1-az1"]
-    assert main([part for setting in settings for part in ("--config", f"hyperpod:{setting}")]) == 2
-    printed = capsys.readouterr().err
+    printed = ended(
+        Exit.BAD_INPUT, "rehearse", *[part for setting in settings for part in ("--config", f"hyperpod:{setting}")]
+    )[1]
     assert "4 problems in the configuration, nothing was created" in printed
     for key in ("clusterName", "workers[0].instanceType", "colour", "availabilityZoneId"):
         assert f"hyperpod:{key}:" in printed
 
 
 @pytest.mark.slow
-def test_a_quota_and_a_kept_stack(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--quota", "ml.g5.16xlarge=1"]) == 1
-    assert "'ml.g5.16xlarge for cluster usage' is 1 Instances" in capsys.readouterr().out
-    assert main(["--keep-up"]) == 0
-    assert "Not destroyed, as requested" in capsys.readouterr().out
+def test_a_quota_and_a_kept_stack() -> None:
+    assert (
+        "'ml.g5.16xlarge for cluster usage' is 1 Instances"
+        in ended(Exit.FAILED, "rehearse", "--quota", "ml.g5.16xlarge=1")[0]
+    )
+    assert "Not destroyed, as requested" in ended(Exit.GOOD, "rehearse", "--keep-up")[0]
 
 
 @pytest.mark.parametrize("command", [[], ["deployment"], ["nodes"], ["eks"], ["drill"]])
 @pytest.mark.parametrize("asked", ["-h", "--help"])
-def test_help_of_every_command_says_its_exit_codes(
-    command: list[str], asked: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*command, asked]) == 0
-    said = capsys.readouterr().out
+def test_help_of_every_command_says_its_exit_codes(command: list[str], asked: str) -> None:
+    said = ended(Exit.GOOD, "rehearse", *command, asked)[0]
     assert f"Usage: {' '.join(['hyperpod rehearse', *command])} " in said
     assert "Exit code: 0" in said
     assert max(map(len, said.splitlines())) <= 80

@@ -11,7 +11,7 @@ import pytest
 from operations import files
 from operations.failures import Exit, Failure
 from rehearsal.engines.real import RealRun
-from tests.rehearsal.command import main
+from tests.operations.aws import ended
 
 
 @pytest.fixture
@@ -29,39 +29,36 @@ def real_run(monkeypatch: pytest.MonkeyPatch) -> RealRun:
 
 
 def test_a_dash_sends_the_json_to_standard_output_and_the_rest_to_standard_error(
-    real_run: RealRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    real_run: RealRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["--engine", "pulumi", "--json"]) == 0
-    printed = capsys.readouterr()
-    found = json.loads(printed.out)
+    out, err = ended(Exit.GOOD, "rehearse", "--engine", "pulumi", "--json")
+    found = json.loads(out)
     assert (found["stack"], found["engine"], found["passed"]) == ("dev", "pulumi", True)
     assert found["outputs"] == {"name": "a", "password": "[secret]"}
-    assert "nothing is left" in printed.err
+    assert "nothing is left" in err
     assert not list(tmp_path.iterdir()), "no file called -"
 
 
 def test_the_pulumi_engine_says_its_warnings_and_writes_the_result_of_a_failure_too(
-    real_run: RealRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    real_run: RealRun, tmp_path: Path
 ) -> None:
     real_run.failure = "network-vpc: no"
-    assert main(["--engine", "pulumi", "--write", str(tmp_path / "r.json")]) == 1
-    printed = capsys.readouterr()
-    assert "Warning: Grafana needs an identity center" in printed.out
-    assert "network-vpc: no" in printed.err
+    out, err = ended(Exit.FAILED, "rehearse", "--engine", "pulumi", "--write", str(tmp_path / "r.json"))
+    assert "Warning: Grafana needs an identity center" in out
+    assert "network-vpc: no" in err
     found: dict[str, Any] = json.loads((tmp_path / "r.json").read_text())
     assert (found["passed"], found["failures"]) == (False, ["network-vpc: no"])
 
 
-def test_a_missing_cli_is_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_cli_is_3(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert main(["--engine", "pulumi"]) == Exit.CANNOT_KNOW
-    assert "install the Pulumi CLI" in capsys.readouterr().err
+    assert "install the Pulumi CLI" in ended(Exit.CANNOT_KNOW, "rehearse", "--engine", "pulumi")[1]
 
 
 @pytest.mark.parametrize("option", ["--report", "--write"])
 def test_a_full_disk_and_a_read_only_folder_are_refused_at_the_beginning(
-    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = Path.open
 
@@ -77,11 +74,10 @@ def test_a_full_disk_and_a_read_only_folder_are_refused_at_the_beginning(
     ):
         with monkeypatch.context() as patched:
             patched.setattr(name, broken)
-            assert main([option, str(tmp_path / "r")]) == Exit.BAD_INPUT
-        printed = capsys.readouterr()
-        assert f"{option} {tmp_path}/r: " in printed.err
-        assert said in printed.err
-        assert (printed.out, list(tmp_path.iterdir())) == ("", [])
+            out, err = ended(Exit.BAD_INPUT, "rehearse", option, str(tmp_path / "r"))
+        assert f"{option} {tmp_path}/r: " in err
+        assert said in err
+        assert (out, list(tmp_path.iterdir())) == ("", [])
 
 
 def test_a_file_that_cannot_be_written_whole_is_not_left_and_is_named(
@@ -110,13 +106,8 @@ def test_a_file_that_cannot_be_written_whole_is_not_left_and_is_named(
     ],
 )
 def test_what_a_run_could_not_do_at_its_end_is_refused_at_its_beginning(
-    words: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(words) == Exit.BAD_INPUT
-    assert message in capsys.readouterr().err
+    assert message in ended(Exit.BAD_INPUT, "rehearse", *words)[1]
     assert not list(tmp_path.iterdir())

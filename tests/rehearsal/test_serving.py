@@ -28,9 +28,8 @@ from rehearsal.engines.real import place
 from rehearsal.served.api import Api, serving
 from rehearsal.served.serving import write_environment
 from tests.golden.stacks import account_of
-from tests.operations.aws import run, run_json
+from tests.operations.aws import ended, run, run_json
 from tests.operations.small import Planning
-from tests.rehearsal.command import main
 from tests.support import ROOT, config, project
 
 KEY = "AKIAKNOWN"
@@ -61,11 +60,8 @@ def test_the_script_to_source_sets_everything_and_goes_to_the_project() -> None:
 
 
 @pytest.mark.parametrize("more", [["--serve"], ["--engine", "pulumi"]])
-def test_changes_are_the_embedded_engines_and_bad_company_is_2(
-    more: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--then", "size=medium", *more]) == 2
-    assert "--serve" in capsys.readouterr().err
+def test_changes_are_the_embedded_engines_and_bad_company_is_2(more: list[str]) -> None:
+    assert "--serve" in ended(Exit.BAD_INPUT, "rehearse", "--then", "size=medium", *more)[1]
 
 
 def _asked(api: Api, service: str, operation: str, *, key: str = KEY, **request: Any) -> tuple[int, Any]:

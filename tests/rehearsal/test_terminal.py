@@ -8,9 +8,10 @@ from rich.console import Console
 
 from operations.engine.events import Event
 from operations.engine.state import ResourceState
+from operations.failures import Exit
 from rehearsal.changes import Change
 from rehearsal.reports.terminal import Progress, changed
-from tests.rehearsal.command import main
+from tests.operations.aws import ended
 from tests.support import few_files
 
 
@@ -34,14 +35,12 @@ def test_a_component_has_when_a_resource_is_made_and_how_long_its_deletion_takes
 
 
 @pytest.mark.slow
-def test_components_have_a_line_each_with_bars_on_one_axis_in_80_columns(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_components_have_a_line_each_with_bars_on_one_axis_in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Console(force_terminal=True, color_system=None, width=80)
     monkeypatch.setattr("rehearsal.commands.deployment.console_beside", lambda _: terminal)
     with few_files():
-        assert main(["dev"]) == 0
-    printed = capsys.readouterr().out.partition("Critical path")[2]
+        out, _ = ended(Exit.GOOD, "rehearse", "dev")
+    printed = out.partition("Critical path")[2]
     lines = printed.partition("Components by start")[2].split("\n\n")[0].splitlines()[2:]
     assert [line.split()[0] for line in lines][-2:] == ["storage", "hyperpod"]
     network = next(line for line in lines if "network" in line)

@@ -11,6 +11,7 @@ import pytest
 
 from components.config import parse
 from operations.engine.durations import clock
+from operations.failures import Exit
 from operations.failures.advice import matching
 from rehearsal.account import Account, Refused
 from rehearsal.checks import CheckFailed
@@ -18,7 +19,7 @@ from rehearsal.drills import run
 from rehearsal.drills.deployer import Deployer, Ground
 from rehearsal.drills.model import Drill, Finding
 from rehearsal.kubernetes.elastic import with_sixteen_nodes
-from tests.rehearsal.command import main
+from tests.operations.aws import ended
 from tests.support import ROOT, config, few_files, project
 
 IN_ACCOUNT = {drill.name: drill for drill in run.IN_ACCOUNT}
@@ -60,24 +61,20 @@ def test_what_is_seen_ends_with_the_next_step() -> None:
     assert (more, found["code"]) == ("More: hyperpod explain HP013, or docs/troubleshooting.md#hp013", "HP013")
 
 
-def test_an_unknown_drill_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["drill", "--only", "nosuch"]) == 2
-    said = capsys.readouterr().err
+def test_an_unknown_drill_is_refused_with_the_known_ones() -> None:
+    said = ended(Exit.BAD_INPUT, "rehearse", "drill", "--only", "nosuch")[1]
     assert "there is no drill nosuch; there are capacity, controller-capacity, quota" in " ".join(said.split())
 
 
 @pytest.mark.slow
-def test_one_drill_by_name_prints_and_writes_what_its_user_saw(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_drill_by_name_prints_and_writes_what_its_user_saw(tmp_path: Path) -> None:
     found = tmp_path / "drills.json"
-    assert main(["drill", "--only", "quota", "--write", str(found)]) == 0
+    said, _ = ended(Exit.GOOD, "rehearse", "drill", "--only", "quota", "--write", str(found))
     (result,) = json.loads(found.read_text())["drills"]
     assert set(result) >= {"name", "passed", "seen", "lost", "left", "seconds"}
     assert (result["name"], result["passed"], result["lost"], result["left"]) == ("quota", True, [], [])
     assert "ResourceLimitExceeded" in result["seen"]
     assert "hyperpod quotas dev" in result["seen"]
-    said = capsys.readouterr().out
     assert max(len(line) for line in said.splitlines()) <= 80
     for words in ("quota: the account's quota", "✓ passed", "The drill passed."):
         assert words in said
@@ -91,13 +88,11 @@ def test_one_drill_by_name_prints_and_writes_what_its_user_saw(
         ("eks-gpu", "controller-capacity", "an EKS stack has no Slurm controller"),
     ],
 )
-def test_what_cannot_be_held_is_said_and_proves_nothing(
-    stack: str, name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_held_is_said_and_proves_nothing(stack: str, name: str, why: str, tmp_path: Path) -> None:
     found = tmp_path / "drills.json"
-    assert main(["drill", stack, "--only", name, "--write", str(found)]) == 1
+    out, _ = ended(Exit.FAILED, "rehearse", "drill", stack, "--only", name, "--write", str(found))
     assert json.loads(found.read_text()) == {"drills": [], "not_run": [{"name": name, "why": why}]}
-    assert f"{name}: {why}" in capsys.readouterr().out
+    assert f"{name}: {why}" in out
 
 
 ROWS = [line.split(" | ") for line in (ROOT / "docs/drills.md").read_text().splitlines() if line.startswith("| `")]
