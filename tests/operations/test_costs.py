@@ -100,13 +100,6 @@ def test_the_price_list_is_asked_for_the_file_systems_tier_in_the_stacks_region(
     aws.assert_all_asked()
 
 
-@pytest.mark.parametrize(("name", "there"), [("eks-gpu", True), ("slurm-gpu", False)])
-def test_the_key_that_an_eks_stack_makes_is_on_the_bill(name: str, there: bool, aws: StubbedAws) -> None:
-    parts = costs.bill(stack(aws, name).config).cost.parts
-    assert ("KMS key" in parts) == there
-    assert not there or parts["KMS key"].most == pytest.approx(1 / 730)
-
-
 def test_prices_come_from_every_page(aws: StubbedAws) -> None:
     for page in range(3):
         more = {"NextToken": f"p{page}"} if page < 2 else {}

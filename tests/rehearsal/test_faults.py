@@ -158,13 +158,6 @@ def test_the_nth_create_can_be_made_to_fail_and_fails_at_once() -> None:
     assert failed.finish == failed.start
 
 
-def test_an_unknown_kind_of_failure_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match="one of error, throttling, capacity, controller-capacity, lifecycle, unavailable"
-    ):
-        parse_fault("network-vpc=explosion")
-
-
 def test_what_is_gone_already_is_deleted_and_kept_without_complaint() -> None:
     with Account("us-west-2") as account:
         account.delete("aws:iam/role:Role", "gone")
