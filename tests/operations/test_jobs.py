@@ -9,8 +9,10 @@ import pytest
 from components.catalogue.accelerators import CATALOGUE
 from components.kubernetes.checks import _WITHOUT_DEVICE_PLUGIN
 from components.kubernetes.pod_environment import pod_variables
+from components.kubernetes.pod_resources import device_limits
 from operations.jobs.choices import Choices
 from operations.jobs.render import JOBS, JobError, jobs_of, render
+from operations.kubernetes import governance
 from tests.golden.stacks import DALLAS
 from tests.support import config
 
@@ -350,3 +352,80 @@ def test_sizes_of_the_users_take_the_tests_own_place() -> None:
     text = str(render("nccl-tests", config("eks-gpu"), Choices(arguments="-b 1G -e 1G")))
     assert "all_reduce_perf -b 1G -e 1G" in text
     assert "-b 8 -e 16G" not in text
+
+
+@pytest.mark.parametrize("nodes", [1, 32])
+@pytest.mark.parametrize("name", ["nanogpt", "fsdp-llama"])
+def test_a_job_may_begin_again_as_often_on_many_nodes_as_on_few(name: str, nodes: int) -> None:
+    """The operator adds up the restarts of all pods (kubeflow/training-operator, pkg/core/job.go, PastBackoffLimit),
+    and what ends one pod of a job ends them all."""
+    settings = config("eks-gpu", size="large")
+    limit = render(name, settings, Choices(nodes=nodes))[-1]["spec"]["runPolicy"]["backoffLimit"]
+    # It fails at the limit, not beyond.
+    assert 10 * nodes < limit <= 11 * nodes
+
+
+def test_jobs_between_nodes_with_efa_never_go_over_tcp_in_silence() -> None:
+    """NCCL falls back on sockets where an image lacks EFA's plugin, unless its network has a name (NCCL's "NCCL_NET").
+
+    So do the ranks that mpirun starts on other nodes, which have nothing of their containers' environment.
+    """
+    p5 = {"name": "hopper", "instanceType": "ml.p5.48xlarge", "count": 2}
+    g5 = {"name": "ampere", "instanceType": "ml.g5.8xlarge", "count": 3}
+
+    def network(name: str, **options: Any) -> set[str | None]:
+        rendered = render(name, config("eks-gpu", workers=[p5, g5]), Choices(**options))
+        containers = [container for pod in pods(rendered) for container in pod["containers"]]
+        return {
+            next((one["value"] for one in container["env"] if one["name"] == "NCCL_NET"), None)
+            for container in containers
+        }
+
+    for name in ("nccl-tests", "find-slow-node", "nanogpt", "fsdp-llama", "nemo"):
+        assert network(name) == {"AWS Libfabric"}, name
+        assert network(name, efa=0) == {None}, name
+        assert network(name, group="ampere") == {None}, name
+    assert network("nanogpt", nodes=1) == {None}
+    for name in ("nccl-tests", "find-slow-node"):
+        assert " -x NCCL_NET " in str(render(name, config("eks-gpu"), Choices(image="mine:1")))
+    text = str(render("nemo", config("eks-gpu")))
+    assert (
+        'LD_LIBRARY_PATH="/opt/amazon/ofi-nccl/lib:/opt/amazon/aws-ofi-nccl/lib:/opt/amazon/efa/lib${LD_LIBRARY_PATH:+'
+        in text
+    )
+
+
+# aws/sagemaker-hyperpod-cli, examples/end_to_end_walkthrough/03-task-governance: what a queue of SageMaker's has. Kueue
+# admits no job that asks for anything else.
+COVERED = {"aws.amazon.com/neurondevice", "cpu", "memory", "nvidia.com/gpu", "vpc.amazonaws.com/efa"}
+
+
+@pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
+def test_sagemakers_queues_have_all_that_a_job_asks_for(stack: str) -> None:
+    chosen = config(stack, charts={"queues": "task-governance"})
+    for name in jobs_of(chosen):
+        asked = [one["resources"]["requests"] for pod in pods(render(name, chosen)) for one in pod["containers"]]
+        assert {resource for one in asked for resource in one} <= COVERED
+        assert any(resource in one for one in asked for resource in ("nvidia.com/gpu", "aws.amazon.com/neurondevice"))
+
+
+def test_a_job_has_the_labels_that_sagemakers_dashboard_wants() -> None:
+    """SageMaker Developer Guide, "Example HyperPod task governance commands": queue and priority class."""
+    chosen = config("eks-gpu", charts={"queues": "task-governance"}, teams=[{"name": "vision"}])
+    for name in jobs_of(chosen):
+        labels = render(name, chosen)[-1]["metadata"]["labels"]
+        assert labels["kueue.x-k8s.io/queue-name"] == "hyperpod-ns-vision-localqueue"
+        priority = labels["kueue.x-k8s.io/priority-class"]
+        assert priority.removesuffix("-priority") in governance.PRIORITIES
+        assert priority.endswith("-priority")
+    plain = render("nanogpt", config("eks-gpu"))[-1]["metadata"]["labels"]
+    assert "kueue.x-k8s.io/priority-class" not in plain
+
+
+def test_no_other_name_of_a_device_goes_around_a_teams_limit() -> None:
+    """A node's capacity in the EKS workshop names a Neuron device thrice: neuron, neurondevice and neuroncore."""
+    gpu, trainium = config("eks-gpu").training_groups, config("eks-trainium").training_groups
+    assert device_limits(gpu, 16, governed=False) == device_limits(gpu, 16, governed=True) == {"nvidia.com/gpu": 16}
+    chip, device, core = (f"aws.amazon.com/neuron{suffix}" for suffix in ("", "device", "core"))
+    assert device_limits(trainium, 16, governed=False) == {chip: 16, device: 0, core: 32}
+    assert device_limits(trainium, 16, governed=True) == {chip: 0, device: 16, core: 32}
