@@ -51,6 +51,10 @@ def explain_command(
     to a deployed stack. For a failure, or an error that you paste from AWS,
     Kubernetes, Slurm, NCCL or PyTorch: the cause, the next step and the page.
 
+    An error that is not known is explained by its words, which is also a
+    success: a script reads "known" of --json. Exits with 3 where the words
+    tell nothing.
+
     \b
       hyperpod explain
       hyperpod explain workers
@@ -123,7 +127,7 @@ def _explain_text(text: str, as_json: bool) -> None:
         said = f"{_UNKNOWN}\nThe closest known ones, by their words only:{said}" if near else _UNKNOWN
         raise cannot_know(said, "paste the first line with an error from one of these logs")
     if as_json:
-        console.emit({"code": "", "reading": asdict(read), "closest": [one.code for one in near]})
+        console.emit({"known": False, "code": "", "reading": asdict(read), "closest": [one.code for one in near]})
         return
     console.prose(f"No known failure matches. By its words: {read.title}", "bold")
     if read.nouns:
@@ -138,7 +142,7 @@ def _explain_text(text: str, as_json: bool) -> None:
 
 def _explain_failure(found: advice.Advice, as_json: bool) -> None:
     if as_json:
-        console.emit(asdict(found) | {"page": found.page, "closest": []})
+        console.emit({"known": True} | asdict(found) | {"page": found.page, "closest": []})
         return
     console.prose(f"{found.code}: {found.title}", "bold")
     if found.seen != found.title:

@@ -52,11 +52,13 @@ def test_an_unknown_error_is_explained_by_its_words_and_says_that_it_is_unknown(
     assert "Log: `journalctl -u slurmctld` on the controller" in out
     assert reading.read(text).nouns["action"] == "iam:GetThing"  # type: ignore[union-attr]
     _, found = run_json("explain", "GOROOT: unheard of, connection refused by 10.0.0.9")
-    assert (found["code"], found["reading"]["kind"]) == ("", "unreachable")
+    assert (found["known"], found["code"], found["reading"]["kind"]) == (False, "", "unreachable")
 
 
 def test_a_known_failure_goes_before_what_the_words_tell() -> None:
-    assert run("explain", "NCCL WARN Bootstrap : no socket interface found")[1].startswith("HP")
+    text = "NCCL WARN Bootstrap : no socket interface found"
+    assert run("explain", text)[1].startswith("HP")
+    assert run_json("explain", text)[1]["known"] is True
 
 
 @pytest.mark.parametrize("text", ["Loss is 2.31 at step 100", "job 82 is running", "everything is well", "a b c"])
