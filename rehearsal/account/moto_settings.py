@@ -1,4 +1,4 @@
-"""Settings that skip parts of moto's setup that are not needed here, so that an account starts quickly; and a mistake
+"""Settings that skip parts of moto's setup that are not needed here, so that an account starts quickly; and mistakes
 of moto's that no call could mend."""
 
 import json
@@ -15,7 +15,9 @@ from botocore import session
 from moto.core import models as core
 from moto.core import responses
 from moto.core.base_backend import AccountSpecificBackend
+from moto.ec2.models.nat_gateways import NatGateway, NatGatewayBackend
 from moto.ec2.models.subnets import Subnet, SubnetBackend
+from moto.ec2.utils import generic_filter
 from moto.iam import models as iam
 from moto.s3 import models as s3
 from moto.s3 import urls as s3_urls
@@ -34,7 +36,7 @@ _MANAGED = (
 _CLOSED = ("s3", "batch")
 
 _parse_policies, _reset = iam.IAMBackend._init_aws_policies, AccountSpecificBackend.reset
-_create_subnet = SubnetBackend.create_subnet
+_create_subnet, _describe_nat_gateways = SubnetBackend.create_subnet, NatGatewayBackend.describe_nat_gateways
 _parsed: dict[tuple[str, str], list[iam.ManagedPolicy]] = {}
 
 
@@ -59,6 +61,13 @@ def _subnet(backend: SubnetBackend, *args: Any, **given: Any) -> Subnet:
     return made
 
 
+def _nat_gateways(backend: NatGatewayBackend, filters: Any, ids: list[str] | None) -> list[NatGateway]:
+    """NAT gateways. moto ignores filters by tag, so that everybody's were the stack's."""
+    tags = {name: values for name, values in (filters or {}).items() if name.startswith("tag")}
+    found: list[NatGateway] = generic_filter(tags, _describe_nat_gateways(backend, filters, ids))
+    return found
+
+
 def apply() -> None:
     """Apply the settings, once, before the first account."""
     every = json.loads(iam.aws_managed_policies_data)
@@ -66,6 +75,7 @@ def apply() -> None:
     iam.IAMBackend._init_aws_policies = _policies  # type: ignore[method-assign]
     AccountSpecificBackend.reset = _close  # type: ignore[method-assign]
     SubnetBackend.create_subnet = _subnet  # type: ignore[method-assign]
+    NatGatewayBackend.describe_nat_gateways = _nat_gateways  # type: ignore[method-assign]
     # Responses for callers that use the requests library. All calls here go through botocore.
     core.RESPONSES_METHODS = []
     # Every response lists the methods of its class.

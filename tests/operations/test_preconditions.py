@@ -14,7 +14,7 @@ from components.network.endpoint_services import CLOSED_ENDPOINTS, closed_servic
 from operations import target
 from operations.aws import SERVED, Aws
 from operations.commands import deploy as verbs
-from operations.deployment import existing_network, preconditions
+from operations.deployment import existing_network, leftovers, preconditions
 from operations.failures import Exit, Failure
 from operations.target import Target
 from rehearsal.account import ACCOUNT_ID, Account
@@ -53,7 +53,8 @@ def account() -> Iterator[Opened]:
                 monkeypatch.setenv(variable, value)
             found = Target(project=loaded, config=chosen, aws=Aws(chosen.region.name))
             monkeypatch.setattr(target, "load", lambda *_: found)
-            monkeypatch.setattr(verbs, "open_stack", lambda *_, **__: EmbeddedEngine(found, made))
+            engine = EmbeddedEngine(found, made)
+            monkeypatch.setattr(verbs, "open_stack", lambda *_, **__: engine)
             return made
 
         yield open_account
@@ -130,6 +131,8 @@ def test_a_vpc_is_told_by_all_its_defects_at_once_and_deployed_into_when_they_ar
     assert (code, "Warning" in err) == (Exit.GOOD, False), err
     assert "dev is deployed" in out
     assert VPC in out
+    code, out, _ = run("destroy", "dev", "--yes")
+    assert (code, "Nothing is left in the account." in out) == (Exit.GOOD, True), out
 
 
 def subnet_in(ec2: Any, vpc: str, block: str, zone: str) -> str:
@@ -236,6 +239,8 @@ def test_an_existing_vpc_is_told_by_each_of_its_defects() -> None:
             assert len(found) == len(told), (step, found)
             for lack, words in zip(found, told, strict=True):
                 assert all(word in lack for word in words), (step, lack)
+        others = leftovers.Searched(chosen.project, chosen.config, aws)
+        assert list(leftovers._network(others)) == [], "what is there is nobody's leftover"
 
 
 # What a new account in such a zone lacks, beside one in use of each quota.
