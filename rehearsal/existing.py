@@ -6,7 +6,7 @@ from itertools import cycle, islice
 from unittest.mock import patch
 
 from components.common.policies import allow, assume_role, document
-from components.config import Config
+from components.config import Config, Settings
 
 from .account import Account
 
@@ -40,8 +40,9 @@ def _prepare(account: Account, config: Config) -> None:
     settings = config.settings
     for arn in (*settings.administrator_role_arns, *(arn for team in settings.teams for arn in team.role_arns)):
         account.adopt("aws:iam/role:Role", "existing role", arn, {}, {"arn": arn})
-    if (name := config.settings.fsx.linked_bucket) and ("aws:s3/bucket:Bucket", name) not in account.live:
-        account.create("aws:s3/bucket:Bucket", "existing bucket", {"bucket": name})
+    for bucket in sorted(_data_buckets(settings)):
+        if ("aws:s3/bucket:Bucket", bucket) not in account.live:
+            account.create("aws:s3/bucket:Bucket", "existing bucket", {"bucket": bucket})
     if (name := settings.security.access_log_bucket) and ("aws:s3/bucket:Bucket", name) not in account.live:
         account.create("aws:s3/bucket:Bucket", "existing bucket for access logs", {"bucket": name})
         account.client("s3").put_bucket_policy(Bucket=name, Policy=_log_delivery(config, name))
@@ -53,6 +54,12 @@ def _prepare(account: Account, config: Config) -> None:
     for group in config.worker_groups:
         if group.worker and (plan := group.worker.training_plan_arn):
             account.adopt("aws:sagemaker/trainingPlan:TrainingPlan", "existing training plan", plan, {})
+
+
+def _data_buckets(settings: Settings) -> set[str]:
+    """Return the buckets that /fsx or the teams' pods show."""
+    linked = settings.fsx.linked_bucket
+    return {bucket.name for team in settings.teams for bucket in team.buckets} | ({linked} if linked else set())
 
 
 def _file_system(account: Account, config: Config, system: str) -> None:

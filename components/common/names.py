@@ -82,6 +82,10 @@ class Names:
         """Return a role's name. Roles are global to the account, so their names contain the region."""
         return self._role(kind)
 
+    def team_role(self, uid: int) -> str:
+        """Return the name of a team's role: teams' own names can be too long."""
+        return self._role(f"team-{uid}")
+
     @property
     def any_role(self) -> str:
         """A policy pattern that matches all the stack's roles, and no other stack's."""

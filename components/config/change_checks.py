@@ -17,7 +17,7 @@ from ..observability.existing_workspaces import existing_problems
 from ..schema.fields import REFUSED, Change, Model
 from ..security import bucket_writers
 from ..security.encryption import KEY, key_problems
-from ..storage.linked_bucket import bucket_problems
+from ..storage.existing_buckets import bucket_problems
 from ..workers.keys import OF_A_NEW_GROUP, WorkerGroup
 from . import Config, ConfigError, Problem
 
@@ -41,12 +41,22 @@ def require_possible(config: Config, names: Names, account: str, deployer: str) 
     problems += bucket_writers.require_writer(config.settings.security.lifecycle_writers, before, deployer)
     problems += key_problems(config.settings.security.kms_key, account)
     problems += existing_problems(config.settings.observability, config.settings.alerts.topic_arn, account)
-    problems += bucket_problems(config.settings.fsx.linked_bucket, config.region.name)
+    problems += existing_bucket_problems(config)
     # A deployed stack has its endpoints.
     problems += [] if before else zone_problems(config.region, config.zone_id, config.settings.interface_services)
     if problems := problems + list(_zone(config, names)):
         raise ConfigError(problems)
     return before
+
+
+def existing_bucket_problems(config: Config) -> Iterator[Problem]:
+    """Report buckets that the configuration names and that are not there, or not where they must be."""
+    settings, here = config.settings, config.region.name
+    if linked := settings.fsx.linked_bucket:
+        yield from bucket_problems("hyperpod:fsx.linkedBucket", linked, here, imported=True)
+    for number, team in enumerate(settings.teams):
+        for bucket in team.buckets:
+            yield from bucket_problems(f"hyperpod:teams[{number}].buckets", bucket.name, here, imported=False)
 
 
 def deployed_with(config: Config) -> dict[str, Any]:

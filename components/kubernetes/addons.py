@@ -21,6 +21,7 @@ from . import metrics_addon
 from .keys import Charts, KubernetesKeys
 from .network_policies import OPERATOR_NAMESPACE
 from .node_placement import preferred_nodes
+from .pod_identity import pod_role
 from .storage import VOLUMES_TAG
 
 # These run as DaemonSets on every node; EKS reports them active without any.
@@ -277,25 +278,8 @@ class EksAddons(ComponentResource):
 
     def _role(self, identity: _Identity) -> Output[str]:
         context = self._args.context
-        trust = {
-            "Effect": "Allow",
-            "Principal": {"Service": "pods.eks.amazonaws.com"},
-            "Action": ["sts:AssumeRole", "sts:TagSession"],
-            "Condition": {
-                "StringEquals": {"aws:SourceAccount": context.account},
-                # Amazon EKS User Guide, "Create IAM role with trust policy required by EKS Pod Identity".
-                "ArnEquals": {
-                    "aws:SourceArn": context.arn("eks", f"cluster/{context.names.cluster}"),
-                },
-            },
-        }
-        role = aws.iam.Role(
-            f"{self._name}-{identity.kind}",
-            name=context.names.role(identity.kind),
-            assume_role_policy=document([trust]),
-            permissions_boundary=context.boundary,
-            opts=self._child,
-        )
+        kind = identity.kind
+        role = pod_role(f"{self._name}-{kind}", context.names.role(kind), context, self._child)
         if identity.kind == _EBS:
             self.ebs_role = role.name
         policies: list[Output[str]] = []

@@ -282,6 +282,13 @@ def _teams(settings: KubernetesKeys) -> Iterator[Problem]:
                 what=f"charts.queues is {settings.charts.queues}, which has no weights",
                 fix="leave it out, or set charts.queues to task-governance",
             )
+        for bucket, times in Counter(bucket.name for bucket in team.buckets).items():
+            if times > 1:
+                yield Problem(
+                    key=f"{key}.buckets",
+                    what=f"{bucket} is named {times} times, and there is one claim for each bucket",
+                    fix="once, with a prefix that contains all folders or without one",
+                )
         if team.name in RESERVED:
             yield Problem(
                 key=f"{key}.name",

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, StrictInt
 
 from ..catalogue.kubernetes_versions import DEFAULT_VERSION
-from ..schema.fields import IN_PLACE, Change, Model, Namespace, RoleArn
+from ..schema.fields import IN_PLACE, BucketName, BucketPrefix, Change, Model, Namespace, RoleArn
 from ..workers.keys import MEMBERS, ClusterKeys
 
 DEFAULT_AUTHENTICATION_MODE: Literal["API"] = "API"
@@ -14,6 +14,17 @@ DEFAULT_TEAM = "training"
 # User ids of teams: above those of the images' own users, below 65536, where a pod's user namespace ends (Kubernetes,
 # "User Namespaces").
 FIRST_UID, UIDS = 10_000, 50_000
+
+
+class TeamBucket(Model):
+    """An S3 bucket, or a folder of it, that a team's pods mount."""
+
+    name: BucketName
+    """Name of an existing bucket, which must admit the stack's account."""
+    prefix: BucketPrefix = ""
+    """Folder to mount, such as `tokens/`: the team sees nothing else of the bucket. Default: the whole bucket."""
+    read_only: StrictBool = False
+    """Only read: jobs can neither write nor delete."""
 
 
 class Team(Model):
@@ -33,6 +44,11 @@ class Team(Model):
     file_systems_gib: Annotated[StrictInt | None, IN_PLACE] = Field(None, alias="fileSystemsGiB", ge=0)
     """Total capacity of the file systems of class fsx-lustre that the team may create, GiB. Default: the capacity of
     the stack's own file system."""
+
+    buckets: Annotated[
+        tuple[TeamBucket, ...], Change("in place", "in place; a running pod keeps what it has mounted")
+    ] = ()
+    """S3 buckets that the team's pods mount with Mountpoint for Amazon S3, each by the claim s3-NAME."""
 
     @property
     def uid(self) -> int:

@@ -18,6 +18,11 @@ _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 VOLUMES_TAG = "hyperpod:volumes-of"
 
 
+def bucket_claim(bucket: str) -> str:
+    """Return the name of a team's claim to one of its buckets."""
+    return f"s3-{bucket}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class KubernetesStorageArgs:
     """Inputs of the classes: where new file systems go, their throughput in MB/s per TiB, the id with which they are

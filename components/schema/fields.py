@@ -238,6 +238,9 @@ NodeShare: TypeAlias = Annotated[
 BucketName: TypeAlias = Annotated[
     str, form("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "is not a bucket name", "only the name, without s3://")
 ]
+BucketPrefix: TypeAlias = Annotated[
+    str, form("|([^/*?]+/)+", "is not a folder of a bucket", "folders, each with a slash after it, such as tokens/v2/")
+]
 FileSystemId: TypeAlias = Annotated[
     str,
     form(

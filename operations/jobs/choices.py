@@ -47,6 +47,12 @@ class Choices:
             "layer of EC2's network or not at all, or on any nodes.",
         ),
     ] = None
+    buckets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bucket", metavar="NAME", help="EKS: a bucket of the team's, at /s3/NAME in the job. May be repeated."
+        ),
+    ] = None
     operator: Annotated[
         Operator,
         typer.Option("--operator", help="EKS: who runs the job, Kubeflow's training operator or SageMaker's."),

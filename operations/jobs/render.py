@@ -1,7 +1,7 @@
 """Jobs for a Kubernetes cluster, rendered for the stack's own nodes from the templates in ``jobs/eks``."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from components.kubernetes.metrics_scraper import PORT, PORT_NAME
 from components.kubernetes.node_placement import GROUP_LABEL, NETWORK_LAYERS
 from components.kubernetes.pod_environment import config_map_name, nccl_network
 from components.kubernetes.pod_resources import efa_interfaces, pod_request, tolerations
-from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM
+from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM, bucket_claim
 from components.kubernetes.teams.queues import LOCAL_QUEUE, PRIORITY_LABEL, QUEUE_LABEL
 
 from .choices import DEFAULTS, Choices
@@ -105,6 +105,7 @@ def render(
     devices, efa, image = choices.devices, choices.efa, choices.image
     problems += request_problems(name, job, config, workers, nodes, devices)
     problems += _problems(config, workers, namespace, efa)
+    problems += _bucket_problems(config, namespace, choices.buckets or ())
     problems += _placement_problems(config, workers, choices)
     problems += _operator_problems(name, job, config, workers, choices)
     problems += _elastic_problems(name, job, config, workers, nodes, choices)
@@ -177,6 +178,8 @@ def render(
             scratch=SCRATCH,
             identity=_identity(team.uid),
             claim=CLAIM_NAME,
+            buckets={f"s3-{number}": bucket for number, bucket in enumerate(choices.buckets or ())},
+            bucket_claim=bucket_claim,
             # Without teams it is a folder of the file system's root.
             data=DATA_CLAIM if settings.teams and settings.fsx.linked_bucket else "",
             scheduler=NEURON_SCHEDULER if settings.charts.neuron_scheduler else "",
@@ -357,6 +360,17 @@ def _problems(config: Config, group: InstanceGroup, namespace: str, efa: int | N
         most = efa_interfaces(group)
         problems.append(f"{efa} EFA interfaces a node; {group.type.name} has {most}, ask for 0 to {most}")
     return problems
+
+
+def _bucket_problems(config: Config, namespace: str, asked: Sequence[str]) -> Iterator[str]:
+    """What is wrong with the buckets that a job is to mount."""
+    settings = config.settings
+    teams = [team for team in settings.namespaces if settings.namespace_of(team.name) == namespace]
+    there = [bucket.name for team in teams for bucket in team.buckets]
+    for name in asked:
+        if name not in there:
+            has = f"it has {', '.join(there)}" if there else "it has none"
+            yield f"--bucket {name}: no bucket of the team of namespace {namespace} (hyperpod:teams, buckets); {has}"
 
 
 def _placement_problems(config: Config, group: InstanceGroup, choices: Choices) -> list[str]:

@@ -141,6 +141,7 @@ def policies(state: State, names: Names, account: str, stack: str, cluster_id: s
         if resource.in_account and not resource.type.startswith("kubernetes:"):
             deploy.add_resource(resource)
     deploy.add_images(state)
+    deploy.add_buckets(state)
     for row in permissions().values():
         if not row.create:
             for name in row.read:  # What the program asks of AWS is not about the stack.
@@ -197,6 +198,13 @@ class _Grants:
         if images:
             self._grant("ec2:ModifySnapshotAttribute", f"{start}:snapshot/*", shared)
             self._grant("ec2:DescribeSnapshots", "*", ())
+
+    def add_buckets(self, state: State) -> None:
+        """Grant looking whether the buckets exist that pods mount."""
+        volumes = [one for one in state.values() if one.type == "kubernetes:core/v1:PersistentVolume"]
+        attributes = [volume.inputs["spec"]["csi"]["volumeAttributes"] for volume in volumes]
+        for name in sorted({one["bucketName"] for one in attributes if "bucketName" in one}):
+            self._grant("s3:ListBucket", f"arn:{self._places.partition}:s3:::{name}", ())
 
     def _add(
         self, name: str, row: Permissions, places: set[Place], new: set[Place], tag: tuple[str, str] | None = None

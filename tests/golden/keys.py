@@ -21,6 +21,7 @@ _HOLDERS = {key.path for key in _KEYS} - KINDS.keys()
 P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge"}
 FAST, OLD, SPARE = GOLDEN["eks-teams"].settings["workers"]
 VISION, SPEECH = GOLDEN["eks-teams"].settings["teams"]
+TOKENS, RESULTS = VISION["buckets"]
 RESERVED = GOLDEN["slurm-existing"].settings["workers"][0]
 PERSON = GOLDEN["slurm-closed"].settings["users"][0]
 LAB, VISION_ACCOUNT = GOLDEN["slurm-closed"].settings["slurm"]["accounts"]
@@ -178,6 +179,9 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"teams": [VISION | {"volumesGiB": 100}, SPEECH]},
         {"teams": [VISION | {"fairShareWeight": 20}, SPEECH]},
         {"teams": [VISION | {"fileSystemsGiB": 3600}, SPEECH]},
+        {"teams": [VISION | {"buckets": [TOKENS | {"name": "example-words"}]}, SPEECH]},
+        {"teams": [VISION | {"buckets": [TOKENS | {"prefix": "tokens/v2/"}, RESULTS]}, SPEECH]},
+        {"teams": [VISION | {"buckets": [TOKENS | {"readOnly": False}, RESULTS]}, SPEECH]},
         {"fsx.fileSystemId": "fs-0123456789abcdef3"},
         {"network.eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa3", "subnet-0aaaaaaaaaaaaaaa2"]},
     ],

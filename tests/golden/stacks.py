@@ -229,7 +229,15 @@ GOLDEN: dict[str, Golden] = {
             "permissionsBoundaryArn": BOUNDARY,
             "fsx": {"fileSystemId": "fs-0123456789abcdef2"},
             "teams": [
-                {"name": "vision", "roleArns": [f"{ROLE}/vision", f"{ROLE}/guests"], "accelerators": 24},
+                {
+                    "name": "vision",
+                    "roleArns": [f"{ROLE}/vision", f"{ROLE}/guests"],
+                    "accelerators": 24,
+                    "buckets": [
+                        {"name": "example-tokens", "prefix": "tokens/", "readOnly": True},
+                        {"name": "example-results"},
+                    ],
+                },
                 {"name": "speech", "fairShareWeight": 20},
             ],
             "charts": {

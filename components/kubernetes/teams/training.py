@@ -7,6 +7,7 @@ import pulumi
 from pulumi import ComponentResource, Input, ResourceOptions
 
 from ...cluster.orchestrator import Cluster
+from ...common.context import Context
 from ...network.keys import NetworkConfig
 from ...security.keys import PodSecurity
 from ...storage.keys import Fsx
@@ -15,6 +16,7 @@ from ..keys import KubernetesKeys
 from ..metrics_scraper import sources
 from ..storage import KubernetesStorage, KubernetesStorageArgs
 from .admission import Admission
+from .buckets import TeamBuckets, TeamBucketsArgs
 from .compute_quotas import ComputeQuotas, ComputeQuotasArgs
 from .directories import Directories, DirectoriesArgs, FileSystem
 from .queues import Queues, QueuesArgs, shares
@@ -24,8 +26,7 @@ from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
 @dataclass(frozen=True, kw_only=True)
 class TrainingArgs:
     """Inputs of the training set-up. ``scraped``: a collector of Prometheus reads the pods. ``cluster`` is the HyperPod
-    cluster, whose nodes run the pods; ``empties``: as in ``EksAddons``; ``cluster_id`` and ``tags`` the stack's;
-    ``key`` the customer key's ARN.
+    cluster, whose nodes run the pods; ``cluster_name`` the EKS cluster's; ``empties``: as in ``EksAddons``.
     """
 
     settings: KubernetesKeys
@@ -34,15 +35,13 @@ class TrainingArgs:
     fsx: Fsx
     pod_security: PodSecurity
     scraped: bool
-    region: str
-    cluster_id: str
+    context: Context
+    cluster_name: Input[str]
     file_system: FileSystem
     subnet_id: Input[str]
     storage_groups: Sequence[Input[str]]
     cluster: Cluster
     empties: Sequence[pulumi.Resource]
-    tags: Mapping[str, str]
-    key: Input[str] | None = None
 
 
 class Training(ComponentResource):
@@ -60,11 +59,11 @@ class Training(ComponentResource):
         KubernetesStorage(
             f"{name}-storage",
             KubernetesStorageArgs(
-                cluster_id=args.cluster_id,
+                cluster_id=args.context.names.cluster_id,
                 subnet_id=args.subnet_id,
                 security_group_ids=args.storage_groups,
                 throughput=args.fsx.throughput,
-                key=args.key,
+                key=args.context.key,
             ),
             child,
         )
@@ -108,6 +107,19 @@ class Training(ComponentResource):
             ).namespace
             for namespace, team in teams.items()
         }
+        for namespace, team in teams.items():
+            if team.buckets:
+                TeamBuckets(
+                    f"{name}-{namespace}-buckets",
+                    TeamBucketsArgs(
+                        context=args.context,
+                        cluster_name=args.cluster_name,
+                        namespace=homes[namespace],
+                        namespace_name=namespace,
+                        team=team,
+                    ),
+                    child,
+                )
         if queues:
             queues.admit_jobs(homes)
         if governed:
@@ -115,12 +127,12 @@ class Training(ComponentResource):
                 f"{name}-quotas",
                 ComputeQuotasArgs(
                     settings=settings,
-                    region=args.region,
+                    region=args.context.region.name,
                     groups=groups,
                     shares=part,
                     cluster_arn=args.cluster.arn,
                     namespaces=homes,
-                    tags=args.tags,
+                    tags=args.context.tags,
                 ),
                 child,
             )

@@ -61,6 +61,8 @@ BAD: Cases = {
     },
     "topology with task governance": {**EKS, "charts": {"queues": "task-governance", "topology": True}},
     "a weight without task governance": {**EKS, "teams": [{"name": "a", "fairShareWeight": 1}]},
+    "one bucket twice": {**EKS, "teams": [{"name": "a", "buckets": [{"name": "data"}, {"name": "data"}]}]},
+    "folder without a slash": {**EKS, "teams": [{"name": "a", "buckets": [{"name": "data", "prefix": "/tokens"}]}]},
     "two teams of one name": {**EKS, "teams": [{"name": "a"}, {"name": "a"}]},
     "team of users": {**EKS, "teams": [{"name": "a", "roleArns": ["arn:aws:iam::123456789012:user/me"]}]},
     "one role in two teams": {**EKS, "teams": [{"name": name, "roleArns": [ROLE]} for name in ("a", "b")]},

@@ -1,4 +1,4 @@
-"""A linked bucket's region and the endpoints' zones are looked at before anything is made."""
+"""Existing buckets and the endpoints' zones are looked at before anything is made."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
+from components.config.change_checks import existing_bucket_problems
 from components.network.endpoint_zones import zone_problems
-from components.storage.linked_bucket import bucket_problems
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
 from tests.support import config, project
@@ -37,7 +37,7 @@ BAD: dict[str, tuple[str | Exception, Zones]] = {
 }
 
 
-def told(answers: tuple[str | Exception, Zones], **settings: Any) -> list[str]:
+def told(answers: tuple[str | Exception, Zones], stack: str = "dev", **settings: Any) -> list[str]:
     """What is said where AWS answers that."""
     region, zones = answers
 
@@ -62,8 +62,8 @@ def told(answers: tuple[str | Exception, Zones], **settings: Any) -> list[str]:
             lambda: SimpleNamespace(names=list(NAMES.values()), zone_ids=list(NAMES)),
         ),
     ):
-        made = config("dev", **{**BUCKET, "availabilityZoneId": "usw2-az1", **settings})
-        linked = bucket_problems(made.settings.fsx.linked_bucket, made.region.name)
+        made = config(stack, **{**BUCKET, "availabilityZoneId": "usw2-az1", **settings})
+        linked = existing_bucket_problems(made)
         lacking = zone_problems(made.region, made.zone_id, made.settings.interface_services)
         return [str(problem) for problem in (*linked, *lacking)]
 
@@ -86,6 +86,14 @@ def test_a_service_that_nobody_may_ask_about_hides_no_other() -> None:
 
 def test_a_stack_without_a_bucket_asks_for_none() -> None:
     assert told((MISSING, {}), fsx={}) == []
+
+
+def test_a_teams_bucket_must_exist_and_may_be_in_another_region() -> None:
+    vision: dict[str, Any] = {"fsx": {}, "teams": [{"name": "vision", "buckets": [{"name": "training-data"}]}]}
+    (missing,) = told((MISSING, {}), "eks-gpu", **vision)
+    assert missing.startswith("hyperpod:teams[0].buckets: there is no bucket training-data")
+    for elsewhere in ("us-east-1", MOVED):
+        assert told((elsewhere, {}), "eks-gpu", **vision) == []
 
 
 def test_a_bucket_that_is_not_there_stops_the_program_before_it_makes_anything() -> None:

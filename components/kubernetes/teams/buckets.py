@@ -1,0 +1,119 @@
+"""A team's S3 buckets: its role, and the claims by which its pods mount them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pulumi_aws as aws
+import pulumi_kubernetes as kubernetes
+from pulumi import ComponentResource, Input, ResourceOptions
+
+from ...common.context import Context
+from ...common.policies import Statement, allow, document
+from ..keys import Team, TeamBucket
+from ..pod_identity import pod_role
+from ..storage import bucket_claim
+
+core, meta = kubernetes.core.v1, kubernetes.meta.v1
+
+_DRIVER = "s3.csi.aws.com"
+# The service account of every pod that names none.
+_SERVICE_ACCOUNT = "default"
+# A volume must have a capacity, and the driver ignores it (its docs/CONFIGURATION.md, "Static Provisioning").
+_CAPACITY = {"storage": "1Gi"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeamBucketsArgs:
+    """Inputs of a team's buckets. ``namespace`` is the team's, and ``cluster_name`` the EKS cluster's."""
+
+    context: Context
+    cluster_name: Input[str]
+    namespace: kubernetes.core.v1.Namespace
+    namespace_name: str
+    team: Team
+
+
+class TeamBuckets(ComponentResource):
+    """Owns the role of a team's pods, which reaches the team's buckets and nothing else, and a claim for each bucket.
+
+    The driver mounts a bucket with the role of the pod that asks for it, so that another team's pods cannot (the
+    driver's docs/CONFIGURATION.md, "Pod-Level Credentials"). Deliberately absent: the buckets themselves, and their
+    KMS keys, whose policies decide who may use them.
+    """
+
+    def __init__(self, name: str, args: TeamBucketsArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:TeamBuckets", name, None, opts)
+        context, namespace, team = args.context, args.namespace_name, args.team
+        child = ResourceOptions(parent=self)
+        role = pod_role(f"{name}-role", context.names.team_role(team.uid), context, child)
+        rights = aws.iam.RolePolicy(
+            f"{name}-role",
+            role=role.name,
+            policy=document([right for bucket in team.buckets for right in _rights(context.partition, bucket)]),
+            opts=child,
+        )
+        given = aws.eks.PodIdentityAssociation(
+            f"{name}-role",
+            cluster_name=args.cluster_name,
+            namespace=namespace,
+            service_account=_SERVICE_ACCOUNT,
+            role_arn=role.arn,
+            # A pod that starts without credentials does not get them later.
+            opts=ResourceOptions(parent=self, depends_on=[rights]),
+        )
+        inside = ResourceOptions(parent=self, depends_on=[args.namespace, given], deleted_with=args.namespace)
+        for bucket in team.buckets:
+            self._claim(f"{name}-{bucket.name}", namespace, bucket, team.uid, inside)
+        self.register_outputs({})
+
+    def _claim(self, name: str, namespace: str, bucket: TeamBucket, uid: int, inside: ResourceOptions) -> None:
+        """Create a volume that no other claim can bind, and its claim. Volumes wait for nothing, as those of /fsx."""
+        claim, modes = bucket_claim(bucket.name), ["ReadWriteMany"]
+        volume = core.PersistentVolume(
+            name,
+            metadata=meta.ObjectMetaArgs(name=f"{namespace}-{claim}"),
+            spec=core.PersistentVolumeSpecArgs(
+                capacity=_CAPACITY,
+                access_modes=modes,
+                mount_options=list(_mount_options(bucket, uid)),
+                persistent_volume_reclaim_policy="Retain",
+                storage_class_name="",
+                claim_ref=core.ObjectReferenceArgs(namespace=namespace, name=claim),
+                csi=core.CSIPersistentVolumeSourceArgs(
+                    driver=_DRIVER,
+                    volume_handle=f"{namespace}-{claim}",
+                    volume_attributes={"bucketName": bucket.name, "authenticationSource": "pod"},
+                ),
+            ),
+            opts=ResourceOptions(parent=self),
+        )
+        core.PersistentVolumeClaim(
+            f"{name}-claim",
+            metadata=meta.ObjectMetaArgs(name=claim, namespace=namespace),
+            spec=core.PersistentVolumeClaimSpecArgs(
+                access_modes=modes,
+                storage_class_name="",
+                volume_name=f"{namespace}-{claim}",
+                resources=core.VolumeResourceRequirementsArgs(requests=_CAPACITY),
+            ),
+            opts=ResourceOptions.merge(inside, ResourceOptions(depends_on=[volume])),
+        )
+
+
+def _rights(partition: str, bucket: TeamBucket) -> Iterator[Statement]:
+    """Yield what Mountpoint needs (its doc/CONFIGURATION.md, "IAM permissions"), below the prefix only."""
+    arn = f"arn:{partition}:s3:::{bucket.name}"
+    only = {"StringLike": {"s3:prefix": f"{bucket.prefix}*"}} if bucket.prefix else None
+    yield allow(["s3:ListBucket"], [arn], only)
+    write = () if bucket.read_only else ("s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject")
+    yield allow(["s3:GetObject", *write], [f"{arn}/{bucket.prefix}*"])
+
+
+def _mount_options(bucket: TeamBucket, uid: int) -> Iterator[str]:
+    """Yield Mountpoint's options (its doc/CONFIGURATION.md, "File system configuration"): the team's user owns all."""
+    yield from ("allow-other", f"uid={uid}", f"gid={uid}")
+    if bucket.prefix:
+        yield f"prefix {bucket.prefix}"
+    yield from ("read-only",) if bucket.read_only else ("allow-delete", "allow-overwrite")
