@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -40,13 +41,16 @@ def main() -> None:
     tokens = llama.tokens(options)
     rank, world, local = llama.place()
     torch.cuda.set_device(local)
-    dist.init_process_group("nccl", device_id=torch.device("cuda", local))
+    # What goes to the nodes' memory leaves the GPUs first.
+    backend = "cpu:gloo,cuda:nccl" if options.memory_every else "nccl"
+    dist.init_process_group(backend, device_id=torch.device("cuda", local))
     mesh = init_device_mesh("cuda", (world,))
     torch.manual_seed(options.seed)
     model = _model(options, mesh, rank)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.rate, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     out = Path(options.out)
-    first = _resume(out, model, optimizer)
+    memory = Memory(out) if options.memory_every else None
+    first = _resume(out, model, optimizer, memory)
     if rank == 0:
         size = sum(p.numel() for p in model.parameters()) / 1e9
         print(f"{options.model}: {size:.2f}B parameters, {world} ranks, PyTorch {torch.__version__}")
@@ -63,7 +67,13 @@ def main() -> None:
         optimizer.zero_grad(set_to_none=True)
         return loss
 
-    llama.train(options, first, tokens, stop, one, lambda step: _save(out, model, optimizer, step))
+    def remember(step: int) -> None:
+        if memory:
+            memory.save(_state(model, optimizer, step), step)
+
+    llama.train(options, first, tokens, stop, one, lambda step: _save(out, model, optimizer, step), remember)
+    if memory:
+        memory.wait()
     dist.destroy_process_group()
 
 
@@ -119,8 +129,7 @@ def _save(out: Path, model: Any, optimizer: Any, step: int) -> None:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
     dist.barrier()
-    weights, states = get_state_dict(model, optimizer)
-    checkpoint.save({"model": weights, "optimizer": states, "step": torch.tensor(step)}, checkpoint_id=str(aside))
+    checkpoint.save(_state(model, optimizer, step), checkpoint_id=str(aside))
     dist.barrier()
     if dist.get_rank() == 0:
         shutil.rmtree(final, ignore_errors=True)
@@ -130,17 +139,82 @@ def _save(out: Path, model: Any, optimizer: Any, step: int) -> None:
         print(f"checkpoint {final}", flush=True)
 
 
-def _resume(out: Path, model: Any, optimizer: Any) -> int:
-    """The next step, from the newest complete checkpoint. All ranks load the one that rank 0 sees."""
-    found = [str(sorted(out.glob("step-*"))[-1]) if any(out.glob("step-*")) else ""]
+def _resume(out: Path, model: Any, optimizer: Any, memory: Memory | None = None) -> int:
+    """The next step, from the newest complete checkpoint, in memory or on disk. All ranks load what rank 0 sees."""
+    saved = sorted(out.glob("step-*"))
+    found = [saved[-1].name if saved else "", memory.newest() if memory else -1]
     dist.broadcast_object_list(found, src=0)
-    if not found[0]:
-        return 0
-    weights, states = get_state_dict(model, optimizer)
-    state = {"model": weights, "optimizer": states, "step": torch.tensor(0)}
-    checkpoint.load(state, checkpoint_id=found[0])
-    set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=states)
+    newest, remembered = found
+    if memory and remembered > (int(newest.partition("-")[2]) if newest else -1):
+        try:
+            return _load(model, optimizer, storage_reader=memory.reader(remembered))
+        except Exception as error:  # Of the package, or of the nodes that are gone.
+            print(f"the checkpoint of step {remembered} in memory cannot be read: {error}", flush=True)
+            if not newest:
+                # It may have been read in part.
+                raise SystemExit(f"there is none in {out} either: start again with another --out") from error
+    return _load(model, optimizer, checkpoint_id=str(out / newest)) if newest else 0
+
+
+def _load(model: Any, optimizer: Any, **source: Any) -> int:
+    """Load a checkpoint. Return the step after it."""
+    state = _state(model, optimizer, 0)
+    checkpoint.load(state, **source)
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     return int(state["step"]) + 1
+
+
+def _state(model: Any, optimizer: Any, step: int) -> dict[str, Any]:
+    weights, states = get_state_dict(model, optimizer)
+    return {"model": weights, "optimizer": states, "step": torch.tensor(step)}
+
+
+class Memory:
+    """Checkpoints in the nodes' memory, by HyperPod's managed tiered checkpointing (charts.checkpointMemoryPercent).
+
+    HyperPod's daemon also copies each to a neighbouring node. Training continues while one is saved. Needs the package
+    amzn-sagemaker-checkpointing in the image.
+    """
+
+    def __init__(self, out: Path) -> None:
+        from amzn_sagemaker_checkpointing.checkpointing.filesystem.filesystem import (
+            SageMakerTieredStorageReader,
+            SageMakerTieredStorageWriter,
+        )
+        from amzn_sagemaker_checkpointing.config.sagemaker_checkpoint_config import SageMakerCheckpointConfig
+
+        self._read, self._write, self._saving = SageMakerTieredStorageReader, SageMakerTieredStorageWriter, None
+        # Every team's pods use the same daemons: its user's number keeps their checkpoints apart.
+        name = re.sub("[^A-Za-z0-9]+", "-", f"{os.getuid()}-{out}")
+        self._config = SageMakerCheckpointConfig(namespace=name, world_size=dist.get_world_size())
+
+    def save(self, state: dict[str, Any], step: int) -> None:
+        """Begin to save. Waits until the one before is saved."""
+        self.wait()
+        try:
+            writer = self._write(checkpoint_config=self._config, step=step)
+            self._saving = checkpoint.async_save(state, storage_writer=writer)
+        except Exception as error:  # Of the package. Those on disk remain.
+            print(f"no checkpoint of step {step} in memory: {error}", flush=True)
+
+    def wait(self) -> None:
+        """Wait until the last one is saved, and tell if it is not."""
+        if self._saving is not None and (error := self._saving.exception()):
+            print(f"no checkpoint in memory: {error}", flush=True)
+        self._saving = None
+
+    def newest(self) -> int:
+        """The step of the newest one; -1 if there is none, or nobody answers."""
+        try:
+            reader = self.reader(None)
+            return reader.step if reader.read_metadata().state_dict_metadata else -1
+        except Exception as error:
+            print(f"no checkpoint from memory: {error}", flush=True)
+            return -1
+
+    def reader(self, step: int | None) -> Any:
+        """What loads the one of that step."""
+        return self._read(checkpoint_config=self._config, step=step)
 
 
 if __name__ == "__main__":

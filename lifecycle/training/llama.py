@@ -36,6 +36,9 @@ def parser(description: str) -> argparse.ArgumentParser:
     found.add_argument("--batch", type=int, default=1, help="sequences per data-parallel rank and step")
     found.add_argument("--steps", type=int, default=1000)
     found.add_argument("--save-every", type=int, default=100)
+    found.add_argument(
+        "--memory-every", type=int, default=0, help="steps between checkpoints in the nodes' memory, on EKS; 0: none"
+    )
     found.add_argument("--log-every", type=int, default=10)
     found.add_argument("--warmup", type=int, default=100, help="steps until the learning rate is reached")
     found.add_argument("--rate", type=float, default=3e-4, help="learning rate")
@@ -97,11 +100,12 @@ def train(
     asked: Asked,
     one: Callable[[Any, float], Any],
     save: Callable[[int], None],
+    remember: Callable[[int], None] = lambda step: None,
 ) -> None:
     """Run the steps from ``first`` on, until the last one or until a rank is asked to stop.
 
     ``one``: trains on these sequences at that learning rate, and returns the loss, a tensor on the rank's device.
-    ``save``: writes a checkpoint, on all ranks.
+    ``save``: writes a checkpoint, on all ranks; ``remember``: the same into the nodes' memory.
     """
     import torch
     import torch.distributed as dist
@@ -113,6 +117,8 @@ def train(
         loss = one(batch(options, data, step, rank), rate(options, step))
         done += 1
         due = step == options.steps - 1 or (step > first and step % options.save_every == 0)
+        if options.memory_every and step > first and step % options.memory_every == 0:
+            remember(step)
         if step % options.log_every and not due:
             continue
         # One all-reduce for the values on which all ranks must agree: the mean loss, and whether any of them was asked

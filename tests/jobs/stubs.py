@@ -45,8 +45,8 @@ def fsdp() -> None:
     def save(state, checkpoint_id):
         torch.save(state, f"{checkpoint_id}/all.pt")
 
-    def load(state, checkpoint_id):
-        found = torch.load(f"{checkpoint_id}/all.pt")
+    def load(state, checkpoint_id="", storage_reader=None):
+        found = storage_reader.saved() if storage_reader else torch.load(f"{checkpoint_id}/all.pt")
         for part in ("model", "optimizer"):
             state[part].update(found[part])
         state["step"].copy_(found["step"])
@@ -57,9 +57,10 @@ def fsdp() -> None:
 
     torch.Tensor.cuda = lambda self: self
     torch.distributed.get_rank = lambda: 0
+    torch.distributed.get_world_size = lambda: 1
     torch.distributed.barrier = lambda: None
     torch.distributed.broadcast_object_list = lambda objects, src: None
-    module("torch.distributed.checkpoint", save=save, load=load)
+    module("torch.distributed.checkpoint", save=save, load=load, async_save=_nodes_memory())
     module(
         "torch.distributed.checkpoint.state_dict",
         StateDictOptions=None,
@@ -71,6 +72,38 @@ def fsdp() -> None:
     module("torch.distributed.fsdp", MixedPrecisionPolicy=None, fully_shard=None)
     module("transformers", AutoModelForCausalLM=None, LlamaConfig=None, LlamaForCausalLM=None)
     module("transformers.models.llama.modeling_llama", LlamaDecoderLayer=None)
+
+
+def _nodes_memory():
+    """amzn-sagemaker-checkpointing 1.1.3, with what it saves in ``remembered`` by its namespace and step."""
+    import copy
+
+    remembered = {}
+
+    class Tier:
+        def __init__(self, checkpoint_config, step):
+            self._there = remembered.setdefault(checkpoint_config.namespace, {})
+            self.step = step
+
+        def read_metadata(self):
+            self.step = max(self._there, default=None)
+            return types.SimpleNamespace(state_dict_metadata=self._there)
+
+        def saved(self):
+            return self._there[self.step]
+
+        def keep(self, state):
+            self._there[self.step] = copy.deepcopy(state)
+
+    def async_save(state, storage_writer):
+        storage_writer.keep(state)
+        return types.SimpleNamespace(exception=lambda: None)
+
+    package = "amzn_sagemaker_checkpointing"
+    files = f"{package}.checkpointing.filesystem.filesystem"
+    module(files, SageMakerTieredStorageReader=Tier, SageMakerTieredStorageWriter=Tier, remembered=remembered)
+    module(f"{package}.config.sagemaker_checkpoint_config", SageMakerCheckpointConfig=types.SimpleNamespace)
+    return async_save
 
 
 def nemo() -> None:

@@ -134,6 +134,32 @@ print("moments", torch.equal(state.state_dict()["state"][0]["exp_avg"], optimize
 """
 
 
+# The checkpoint in memory is newer than the one on disk; then the nodes that had it are gone; then nothing is on disk.
+REMEMBERED = """
+memory = trainer.Memory(out)
+print("nothing", memory.newest())
+memory.save(trainer._state(model, optimizer, 35), 35)
+fresh, state = make(3)
+print("from memory", trainer._resume(out, fresh, state, memory), torch.equal(fresh.weight, model.weight))
+(there,) = sys.modules["amzn_sagemaker_checkpointing.checkpointing.filesystem.filesystem"].remembered.values()
+there[35] = None
+print("from disk", trainer._resume(out, fresh, state, memory))
+there[25] = there.pop(35)
+print("disk is newer", trainer._resume(out, fresh, state, memory))
+try:
+    trainer._resume(out / "elsewhere", fresh, state, memory)
+except SystemExit as refused:
+    print(refused)
+"""
+
+
+def test_fsdp_llama_resumes_from_the_nodes_memory_where_that_is_newer_and_whole(tmp_path: Path) -> None:
+    code = FSDP.format(stubs=str(Path(__file__).parent), jobs=str(JOBS)) + REMEMBERED
+    said = said_by(code, str(tmp_path)).splitlines()
+    assert {"nothing -1", "from memory 36 True", "from disk 31", "disk is newer 31"} <= set(said)
+    assert f"there is none in {tmp_path}/elsewhere either: start again with another --out" in said
+
+
 def test_fsdp_llama_keeps_two_complete_checkpoints_and_resumes_from_the_newest(tmp_path: Path) -> None:
     code = FSDP.format(stubs=str(Path(__file__).parent), jobs=str(JOBS))
     said = said_by(code, str(tmp_path)).splitlines()
@@ -151,7 +177,7 @@ from training_report import Asked
 join = torch.distributed.init_process_group
 join("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
 options = llama.parser("x").parse_args(["--out", "x", *sys.argv[1:]])
-data, saved, asked = llama.tokens(options), [], Asked()
+data, saved, remembered, asked = llama.tokens(options), [], [], Asked()
 
 def one(sequences, rate):
     print("got", sequences[0, :2].tolist(), round(rate, 4))
@@ -159,8 +185,8 @@ def one(sequences, rate):
         os.kill(os.getpid(), 10)
     return sequences.float().mean()
 
-llama.train(options, 0, data, asked, one, saved.append)
-print("vocabulary", options.vocabulary, "saved", saved)
+llama.train(options, 0, data, asked, one, saved.append, remembered.append)
+print("vocabulary", options.vocabulary, "saved", saved, "remembered", remembered)
 first, again, other = (llama.batch(options, data, step, rank) for step, rank in ((5, 0), (5, 0), (5, 1)))
 print("batches", tuple(first.shape), bool((first == again).all()), bool((first == other).all()))
 options.rate, options.warmup, options.steps = 1.0, 10, 110
@@ -185,6 +211,8 @@ def test_llama_trains_on_a_file_of_tokens_until_it_is_asked_to_stop(tmp_path: Pa
         "4",
         "--log-every",
         "2",
+        "--memory-every",
+        "3",
     )
     said = said_by(LLAMA, "--data", str(tmp_path / "tokens.bin"), *several).splitlines()
     firsts = [tuple(map(int, pair)) for pair in re.findall(r"got \[(\d+), (\d+)\]", "\n".join(said))]
@@ -193,7 +221,7 @@ def test_llama_trains_on_a_file_of_tokens_until_it_is_asked_to_stop(tmp_path: Pa
     assert all(one >= 70_000 and two == one + 1 for one, two in firsts)
     assert len({one for one, _ in firsts}) > 5
     assert [int(step) for step in re.findall(r"^step (\d+):", "\n".join(said), re.M)] == [0, 2, 4, 6, 8, 10]
-    assert "vocabulary 71000 saved [4, 8, 10]" in said
+    assert "vocabulary 71000 saved [4, 8, 10] remembered [3, 6, 9]" in said
     assert "batches (3, 8) True False" in said
     # Ten steps up, then a cosine over a hundred down to a tenth.
     assert "rates 0.1 1.0 1.0 0.55 0.1" in said
