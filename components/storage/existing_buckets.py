@@ -1,7 +1,5 @@
 """Checks that existing buckets are there before anything is created."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pulumi_aws as aws

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..failures import Failure, bad_input
-from ..jobs import render as jobs
 from ..jobs import run as job_run
 from ..jobs.choices import Choices
+from ..jobs.render import render
+from ..jobs.requests import JobError
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import sessions
@@ -50,8 +51,8 @@ def in_pods(
     what a bandwidth test measures. Raises Failure.
     """
     try:
-        objects = jobs.render(name, target.config, Choices(nodes=nodes), deadline=timeout, collective=collective)
-    except jobs.JobError as error:
+        objects = render(name, target.config, Choices(nodes=nodes), deadline=timeout, collective=collective)
+    except JobError as error:
         raise bad_input(str(error)) from None
     api = cluster_nodes.kubernetes(target)
     job_run.check(api, objects, target.config)

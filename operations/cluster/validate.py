@@ -19,7 +19,8 @@ from components.config import InstanceGroup
 from ..failures import Exit, Failure, bad_input, described
 from ..jobs import run as job_run
 from ..jobs.choices import Choices
-from ..jobs.render import JobError, render
+from ..jobs.render import render
+from ..jobs.requests import JobError
 from ..target import Target
 from . import every_node, sessions
 from . import nodes as cluster_nodes

@@ -9,7 +9,7 @@ import typer
 from .. import target
 from ..failures import Exit, bad_input
 from ..jobs import pull as pulling
-from ..jobs.render import find_group
+from ..jobs.requests import find_group
 from ..kubernetes.image import build, plan, pushed, repository_of
 from ..terminal import console
 from .running_jobs import Kubeconfig, api_of

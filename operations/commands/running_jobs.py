@@ -10,7 +10,8 @@ from .. import target
 from ..cluster.slurm_jobs import SlurmJobs
 from ..failures import Failure, bad_input
 from ..jobs import run as job_run
-from ..jobs.render import JobError, kinds, standing
+from ..jobs.render import kinds, standing
+from ..jobs.requests import JobError
 from ..jobs.specs import JOBS
 from ..kubernetes import kubeconfig
 from ..terminal import console

@@ -15,6 +15,7 @@ from ..failures import Failure, bad_input
 from ..jobs import batch, render
 from ..jobs import run as job_run
 from ..jobs.choices import Choices
+from ..jobs.requests import JobError
 from ..jobs.specs import JOBS, Job
 from ..target import Target
 from ..terminal import console
@@ -98,7 +99,7 @@ class Wanted:
             return how(
                 self.name, self.target.config, self.choices, deadline=self.deadline, job=self.job, files=self.files
             )
-        except render.JobError as error:
+        except JobError as error:
             raise bad_input(str(error)) from None
 
     def show(self, as_json: bool) -> None:

@@ -11,7 +11,8 @@ from hyperpod_node.facts.model import USER_NAME
 from components.config import Config
 
 from .choices import DEFAULTS, PERSON, Choices
-from .render import ROOT, JobError, assignments, find_group, known, request_problems
+from .render import ROOT
+from .requests import JobError, assignments, find_group, known, request_problems
 from .specs import Job, Plan
 
 _FILES = ROOT / "jobs" / "slurm"

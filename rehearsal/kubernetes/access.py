@@ -14,7 +14,8 @@ from operations.failures import Failure
 from operations.jobs import run as job_run
 from operations.jobs.choices import Choices
 from operations.jobs.kubernetes_api import KubernetesApi
-from operations.jobs.render import jobs_of, render
+from operations.jobs.render import render
+from operations.jobs.requests import jobs_of
 
 from ..checks import CheckFailed, require
 from ..patience import until

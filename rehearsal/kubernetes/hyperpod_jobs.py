@@ -6,7 +6,8 @@ from pathlib import Path
 
 from components.common.documents import load_all
 from operations.jobs.choices import Choices
-from operations.jobs.render import jobs_of, render
+from operations.jobs.render import render
+from operations.jobs.requests import jobs_of
 from operations.jobs.specs import JOBS
 
 from ..patience import until

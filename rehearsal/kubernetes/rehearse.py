@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from rich.console import Console
 
 from components.config import Config
-from operations.jobs.render import jobs_of
+from operations.jobs.requests import jobs_of
 from operations.project.loading import Project
 from operations.terminal.interrupts import Interrupted
 

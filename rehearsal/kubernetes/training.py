@@ -4,7 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from operations.jobs.render import jobs_of
+from operations.jobs.requests import jobs_of
 
 from ..checks import CheckFailed, require
 from ..patience import until

@@ -11,7 +11,8 @@ from components.kubernetes.node_placement import system_group_names
 from components.kubernetes.pod_resources import device_resource
 from components.kubernetes.teams.queues import LOCAL_QUEUE, QUEUE_LABEL
 from operations.jobs.choices import Choices
-from operations.jobs.render import JobError, jobs_of, render
+from operations.jobs.render import render
+from operations.jobs.requests import JobError, jobs_of
 from operations.jobs.specs import NAME_LABEL
 
 from ..checks import CheckFailed, require

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from operations.jobs.choices import Choices
-from operations.jobs.render import JobError, jobs_of, render
+from operations.jobs.render import render
+from operations.jobs.requests import JobError, jobs_of
 from operations.jobs.specs import JOBS as SPECS
 from tests.golden.normal import sorted_keys
 from tests.golden.stacks import GOLDEN

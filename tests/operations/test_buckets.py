@@ -1,14 +1,13 @@
 """A team's buckets: who reaches what of them, and the jobs that mount them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
 
 from operations.jobs.choices import Choices
-from operations.jobs.render import jobs_of, render
+from operations.jobs.render import render
+from operations.jobs.requests import jobs_of
 from rehearsal.account.grants import granted
 from tests.golden.stacks import deployed
 from tests.operations.test_jobs import pods, refusal

@@ -8,7 +8,8 @@ import pytest
 from operations.jobs import run as job_run
 from operations.jobs.batch import submission
 from operations.jobs.choices import Choices
-from operations.jobs.render import JobError, jobs_of, render, standing
+from operations.jobs.render import render, standing
+from operations.jobs.requests import JobError, jobs_of
 from operations.jobs.specs import JOBS, own_job
 from tests.operations.test_job_run import FakeApi
 from tests.operations.test_jobs import pods, refusal

@@ -11,7 +11,8 @@ from components.kubernetes.checks import _WITHOUT_DEVICE_PLUGIN
 from components.kubernetes.pod_environment import pod_variables
 from components.kubernetes.pod_resources import device_limits
 from operations.jobs.choices import Choices
-from operations.jobs.render import JOBS, JobError, jobs_of, render
+from operations.jobs.render import JOBS, render
+from operations.jobs.requests import JobError, jobs_of
 from operations.kubernetes import governance
 from tests.golden.stacks import DALLAS
 from tests.support import config

@@ -14,7 +14,7 @@ from operations.cluster import slurm_jobs
 from operations.failures import Exit
 from operations.jobs.batch import enroots_name, submission
 from operations.jobs.choices import Choices
-from operations.jobs.render import JobError
+from operations.jobs.requests import JobError
 from operations.jobs.specs import JOBS
 from tests.operations.aws import StubbedAws, calls, command, ended, ended_json, run, run_json, with_nodes, with_session
 from tests.rows import each

@@ -15,7 +15,7 @@ from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from operations.cluster.validate import Check, Validation, _gres, worst
 from operations.failures import Exit
-from operations.jobs.render import JobError
+from operations.jobs.requests import JobError
 from operations.target import Target
 from tests.operations.aws import (
     NODES,

@@ -13,7 +13,8 @@ from components.kubernetes.node_placement import GROUP_LABEL
 from components.kubernetes.pod_resources import node_capacity
 from components.kubernetes.teams.queues import cluster_queue, flavor, kueue_values, shares
 from operations.jobs.choices import Choices
-from operations.jobs.render import JobError, render
+from operations.jobs.render import render
+from operations.jobs.requests import JobError
 from tests.golden.stacks import state_of
 from tests.support import config, of_type, one, plan
 

@@ -15,7 +15,8 @@ from components.config import Config
 from components.kubernetes.pod_environment import pod_variables
 from components.kubernetes.teams.queues import binary_quantity, cluster_queue, flavor, flavor_name, shares
 from operations.engine.state import State
-from operations.jobs.render import jobs_of, render
+from operations.jobs.render import render
+from operations.jobs.requests import jobs_of
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
 from tests.golden import files
