@@ -114,9 +114,8 @@ def for_stack(*, cluster: str, region: str, account: str, project: str, stack: s
 def longest_cluster_name(region: str) -> int:
     """Return the maximum length of a cluster name in a region, by the limits for bucket and role names."""
     empty = Names(cluster="", region=region, digest="0" * _DIGEST_LENGTH)
-    return min(
-        CLUSTER_LIMIT, BUCKET_LIMIT - len(empty.bucket), *(ROLE_LIMIT - len(empty.role(kind)) for kind in ROLE_KINDS)
-    )
+    roles = [empty.team_role(99_999), *map(empty.role, ROLE_KINDS)]
+    return min(CLUSTER_LIMIT, BUCKET_LIMIT - len(empty.bucket), ROLE_LIMIT - max(map(len, roles)))
 
 
 def readable(outputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,12 +26,15 @@ from .storage import VOLUMES_TAG
 
 # These run as DaemonSets on every node; EKS reports them active without any.
 NODE_ADDONS = ("eks-pod-identity-agent", "vpc-cni", "kube-proxy")
+# Mountpoint for Amazon S3 runs a pod in this namespace for each mounted bucket (its driver's chart,
+# mountpointPod.namespace).
+S3_DRIVER, S3_NAMESPACE = "aws-mountpoint-s3-csi-driver", "mount-s3"
 # These have Deployments, so EKS calls them active only once HyperPod's nodes exist.
 POD_ADDONS = (
     "coredns",
     "aws-ebs-csi-driver",
     "aws-fsx-csi-driver",
-    "aws-mountpoint-s3-csi-driver",
+    S3_DRIVER,
     "metrics-server",
 )
 # SageMaker's add-ons, each behind its switch.
@@ -54,7 +57,7 @@ _CONFIGURATION: Mapping[str, Mapping[str, object]] = {
     # On tainted nodes too, where the other add-ons' DaemonSets run by default (containers-roadmap, 2261;
     # Mountpoint for Amazon S3 CSI driver, installation).
     "eks-pod-identity-agent": {"tolerations": [{"operator": "Exists"}]},
-    "aws-mountpoint-s3-csi-driver": {"node": {"tolerateAllTaints": True}},
+    S3_DRIVER: {"node": {"tolerateAllTaints": True}},
 }
 # Add-ons whose published schema has an affinity (coredns: AWS CLI Reference, describe-addon-configuration; the EBS
 # driver: values.schema.json of its chart): the key, and the label by which its pods avoid each other's nodes, which our
@@ -111,6 +114,7 @@ class EksAddons(ComponentResource):
     """
 
     ebs_role: Output[str]
+    s3_driver: Resource
     of_nodes: list[Resource]
     empties: list[Resource]
 
@@ -119,7 +123,9 @@ class EksAddons(ComponentResource):
         self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
         self._known = self._identities()
         self.of_nodes = [self._install(addon) for addon in NODE_ADDONS]
-        self.empties = [*self.of_nodes, *(self._install(addon) for addon in POD_ADDONS)]
+        of_pods = {addon: self._install(addon) for addon in POD_ADDONS}
+        self.s3_driver = of_pods[S3_DRIVER]
+        self.empties = [*self.of_nodes, *of_pods.values()]
 
     def of_sagemaker(self, cluster: Resource) -> None:
         """Install the selected add-ons of SageMaker, last of all.
@@ -249,7 +255,7 @@ class EksAddons(ComponentResource):
             )
         if linked := self._args.fsx.linked_bucket:
             bucket = f"arn:{context.partition}:s3:::{linked}"
-            identities["aws-mountpoint-s3-csi-driver"] = _Identity(
+            identities[S3_DRIVER] = _Identity(
                 kind="s3-csi",
                 service_account="s3-csi-driver-sa",
                 statements=[

@@ -33,7 +33,15 @@ _CHECKPOINT_PERCENT = range(20, 81)
 _NEURON_TAINT = ("aws.amazon.com/neuron", "NoSchedule")
 # Kubernetes' own namespaces, and those that the charts and EKS create.
 _KUBERNETES_OWN = ("default", "kube-system", "kube-public", "kube-node-lease")
-_OF_CHARTS = ("aws-hyperpod", "kubeflow", "mpi-operator", "kueue-system", "cert-manager", "hyperpod-observability")
+_OF_CHARTS = (
+    "aws-hyperpod",
+    "kubeflow",
+    "mpi-operator",
+    "kueue-system",
+    "cert-manager",
+    "hyperpod-observability",
+    "mount-s3",
+)
 # Namespaces that components/kubernetes/teams/directories.py and node_health.py make.
 _OWN = ("hyperpod-storage", "hyperpod-health")
 # Namespaces that no team can have.

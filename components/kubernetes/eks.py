@@ -26,7 +26,7 @@ from ..storage.keys import Fsx
 from ..workers.instance_groups import InstanceGroup
 from . import metrics_scraper
 from .access import EksAccess, EksAccessArgs
-from .addons import EksAddons, EksAddonsArgs
+from .addons import S3_NAMESPACE, EksAddons, EksAddonsArgs
 from .helm import HyperPodChart, HyperPodChartArgs
 from .image_repository import ImageRepository, ImageRepositoryArgs
 from .keys import KubernetesKeys
@@ -150,6 +150,9 @@ class Eks(ComponentResource):
             ),
             ResourceOptions(parent=self),
         )
+        if settings.charts.strict_network_policies:
+            after = ResourceOptions(parent=self, provider=self._kubernetes, depends_on=[self._addons.s3_driver])
+            allow_all(f"{name}-open-{S3_NAMESPACE}", S3_NAMESPACE, after)
         self.ready += self._addons.of_nodes
         self.volume_role = self._addons.ebs_role
         if context.prometheus and args.observability.scraper != "none":

@@ -16,14 +16,17 @@ DEFAULT_TEAM = "training"
 FIRST_UID, UIDS = 10_000, 50_000
 
 
+_MOUNTED = Change("in place", "in place; a running pod keeps what it has mounted")
+
+
 class TeamBucket(Model):
     """An S3 bucket, or a folder of it, that a team's pods mount."""
 
-    name: BucketName
+    name: Annotated[BucketName, MEMBERS]
     """Name of an existing bucket, which must admit the stack's account."""
-    prefix: BucketPrefix = ""
+    prefix: Annotated[BucketPrefix, _MOUNTED] = ""
     """Folder to mount, such as `tokens/`: the team sees nothing else of the bucket. Default: the whole bucket."""
-    read_only: StrictBool = False
+    read_only: Annotated[StrictBool, _MOUNTED] = False
     """Only read: jobs can neither write nor delete."""
 
 
@@ -45,9 +48,7 @@ class Team(Model):
     """Total capacity of the file systems of class fsx-lustre that the team may create, GiB. Default: the capacity of
     the stack's own file system."""
 
-    buckets: Annotated[
-        tuple[TeamBucket, ...], Change("in place", "in place; a running pod keeps what it has mounted")
-    ] = ()
+    buckets: Annotated[tuple[TeamBucket, ...], MEMBERS] = ()
     """S3 buckets that the team's pods mount with Mountpoint for Amazon S3, each by the claim s3-NAME."""
 
     @property

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from components.common.documents import load
+from components.kubernetes.addons import S3_DRIVER, S3_NAMESPACE
 from operations.engine.state import ResourceState
 
 from .kubectl import Manifest
@@ -21,13 +22,16 @@ _IMAGE = "addon.invalid/played:1"
 
 
 def manifests(state: Mapping[str, ResourceState]) -> tuple[Manifest, ...]:
-    """The workloads of every add-on that the stack declares."""
+    """The workloads and namespaces of every add-on that the stack declares."""
     known: dict[str, list[dict[str, Any]]] = load(Path(__file__).with_name("addons.yaml").read_text())
     found = []
     for resource in state.values():
         if resource.type == _ADDON:
             configured = json.loads(resource.inputs.get("configurationValues") or "{}")
-            found += [_workload(one, configured) for one in known.get(resource.inputs["addonName"], ())]
+            name = resource.inputs["addonName"]
+            if name == S3_DRIVER:
+                found.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": S3_NAMESPACE}})
+            found += [_workload(one, configured) for one in known.get(name, ())]
     return tuple(found)
 
 

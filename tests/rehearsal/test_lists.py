@@ -24,7 +24,11 @@ LONG: dict[str, Any] = {
     # Of one name, in two accounts.
     "administratorRoleArns": [ROLE.format("111122223333", "admin"), ROLE.format("123456789012", "admin")],
     "teams": [
-        {"name": "vision", "roleArns": [ROLE.format("123456789012", one) for one in ("team/ann", "team/bob")]},
+        {
+            "name": "vision",
+            "roleArns": [ROLE.format("123456789012", one) for one in ("team/ann", "team/bob")],
+            "buckets": [{"name": "tokens"}, {"name": "results"}],
+        },
         {"name": "speech", "roleArns": [ROLE.format("123456789012", "team/eve")]},
         {"name": "robots"},
     ],

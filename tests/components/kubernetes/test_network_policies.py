@@ -17,9 +17,11 @@ def test_strict_policies_leave_the_clusters_own_pods_their_connections(queues: s
     assert json.loads(addons["vpc-cni"]) == settings
     opened = {r.inputs["metadata"]["namespace"]: r for r in of_type(state, "NetworkPolicy") if r.name.count("open")}
     of_queues = {"kueue-system"} if queues == "kueue" else set()
-    assert set(opened) == {"kube-system", "aws-hyperpod", "kubeflow", "cert-manager"} | of_queues
+    assert set(opened) == {"kube-system", "aws-hyperpod", "kubeflow", "cert-manager", "mount-s3"} | of_queues
     for policy in opened.values():
         assert (policy.inputs["spec"]["ingress"], policy.inputs["spec"]["egress"]) == ([{}], [{}])
+    # EKS's add-on makes the namespace, and needs nodes itself.
+    assert "eks-addons-aws-mountpoint-s3-csi-driver" in everything_before(state, opened.pop("mount-s3"))
     # A node's first pods need names, and cert-manager's serve the webhooks that add-ons call.
     before = everything_before(state, one(state, "hyperpod-cluster"))
     assert {f"eks-open-{namespace}" for namespace in opened} - {"eks-open-kueue-system"} <= before
