@@ -16,8 +16,12 @@ PREFIX = "kubernetes:"
 NAMESPACE = "kubernetes:core/v1:Namespace"
 # Every cluster has them from the start.
 _OWN_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-# What the HyperPod chart brings.
-_OF_RELEASE = {"aws-hyperpod": "hyperpod-dependencies", "kubeflow": "hyperpod-dependencies"}
+# Who else makes namespaces: the HyperPod chart, and add-ons of EKS.
+_CHART, _ADDON = (
+    (RELEASE, "name", "hyperpod-dependencies"),
+    ("aws:eks/addon:Addon", "addonName", "aws-mountpoint-s3-csi-driver"),
+)
+_MAKERS = {"aws-hyperpod": _CHART, "kubeflow": _CHART, "mount-s3": _ADDON}
 # API group of custom resources, and the release whose chart defines them; their webhooks need that chart's pods.
 _CUSTOM = {"kueue.x-k8s.io": "kueue"}
 
@@ -65,9 +69,10 @@ def check_namespace(account: Books, namespace: str | None) -> None:
     """Raises Refused where the namespace is not there."""
     if namespace is None or namespace in _OWN_NAMESPACES:
         return
-    release = _OF_RELEASE.get(namespace)
-    if release and next(account.find(RELEASE, by=account.now, name=release), None):
-        return
+    if namespace in _MAKERS:
+        kind, key, name = _MAKERS[namespace]
+        if next(account.find(kind, by=account.now, **{key: name}), None):
+            return
     found = account.find(NAMESPACE, by=account.now)
     if not any(live.inputs["metadata"]["name"] == namespace for live in found):
         raise Refused("NotFound", f'namespaces "{namespace}" not found')
