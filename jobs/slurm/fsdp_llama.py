@@ -148,7 +148,7 @@ def _resume(out: Path, model: Any, optimizer: Any, memory: Memory | None = None)
     if memory and remembered > (int(newest.partition("-")[2]) if newest else -1):
         try:
             return _load(model, optimizer, storage_reader=memory.reader(remembered))
-        except Exception as error:  # Of the package, or of the nodes that are gone.
+        except (Exception, checkpoint.CheckpointException) as error:  # The nodes that had a part of it are gone.
             print(f"the checkpoint of step {remembered} in memory cannot be read: {error}", flush=True)
             if not newest:
                 # It may have been read in part.

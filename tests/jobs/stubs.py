@@ -45,8 +45,13 @@ def fsdp() -> None:
     def save(state, checkpoint_id):
         torch.save(state, f"{checkpoint_id}/all.pt")
 
+    class CheckpointException(BaseException):
+        """PyTorch's is no Exception (torch/distributed/checkpoint/api.py)."""
+
     def load(state, checkpoint_id="", storage_reader=None):
         found = storage_reader.saved() if storage_reader else torch.load(f"{checkpoint_id}/all.pt")
+        if found is None:
+            raise CheckpointException
         for part in ("model", "optimizer"):
             state[part].update(found[part])
         state["step"].copy_(found["step"])
@@ -60,7 +65,8 @@ def fsdp() -> None:
     torch.distributed.get_world_size = lambda: 1
     torch.distributed.barrier = lambda: None
     torch.distributed.broadcast_object_list = lambda objects, src: None
-    module("torch.distributed.checkpoint", save=save, load=load, async_save=_nodes_memory())
+    files = {"save": save, "load": load, "async_save": _nodes_memory()}
+    module("torch.distributed.checkpoint", CheckpointException=CheckpointException, **files)
     module(
         "torch.distributed.checkpoint.state_dict",
         StateDictOptions=None,
