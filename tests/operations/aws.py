@@ -180,17 +180,13 @@ def verb_of(words: Sequence[str]) -> tuple[Any, list[str]]:
     return (verb.commands["deployment"] if verb.name == "rehearse" else verb), rest
 
 
-def run(*given: str | pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """A command line's exit code, output and errors; a traceback in them fails the test.
-
-    Tests that still have a capsys may pass it first.
-    """
-    words = [word for word in given if isinstance(word, str)]
+def run(*words: str) -> tuple[int, str, str]:
+    """A command line's exit code, output and errors; a traceback in them fails the test."""
     output, errors = CaptureIO(), CaptureIO()
     # Tests say whether it is a terminal.
     output.isatty, errors.isatty = sys.stdout.isatty, sys.stderr.isatty  # type: ignore[method-assign]
     with redirect_stdout(output), redirect_stderr(errors):
-        code = main(words)
+        code = main(list(words))
     out, err = output.getvalue(), errors.getvalue()
     assert "Traceback" not in out + err
     assert "response stub" not in err, err
@@ -210,7 +206,7 @@ def ended_json(code: Exit, *words: str) -> Any:
     return json.loads(ended(code, *words, "--json")[0])
 
 
-def run_json(*words: str | pytest.CaptureFixture[str]) -> tuple[int, Any]:
+def run_json(*words: str) -> tuple[int, Any]:
     """The same with --json: the exit code and the document, which must be all of standard output."""
     code, out, _ = run(*words, "--json")
     return code, json.loads(out)
