@@ -1,13 +1,12 @@
 """A lifecycle script that is killed at any of its steps succeeds when it is run again, on every kind of node."""
 
-import json
 from collections.abc import Iterator
 from itertools import cycle
 
 import pytest
 from hyperpod_node.boot.steps import SLURM
 
-from rehearsal.nodes.checks import all_idle, hostname_everywhere, output
+from rehearsal.nodes.checks import all_idle, hostname_everywhere
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.growth import until
 from rehearsal.nodes.stack import Stack
@@ -64,35 +63,3 @@ def test_a_controller_killed_at_each_step_of_its_own(stack: Stack, step: str, sh
         faults.killed_at(cluster, cluster.controller, step, share, usual[cluster.controller.name])
         assert cluster.script(cluster.workers[0]).wait(60) == 0
         all_idle(cluster)
-
-
-TEAM = {
-    "users": [{"name": "ada", "uid": 2001, "account": "lab"}],
-    "slurm": {"accounting": {"database": "local"}, "accounts": [{"name": "lab"}]},
-    "security": {"sshOnlyWithJob": True},
-}
-# The steps that only a team's stack has, on a node where they do something.
-OF_A_TEAM = [
-    ("controller", "database", 0.25),
-    ("controller", "accounting", 0.25),
-    ("controller", "slurm-accounts", 0.0),
-    ("worker", "people", 0.25),
-    ("worker", "ssh-jobs", 0.0),
-]
-
-
-@pytest.mark.timeout(300)
-def test_a_node_of_a_team_killed_at_the_steps_for_people_and_accounting() -> None:
-    with (
-        deployed("dev", *(f"{key}={json.dumps(value)}" for key, value in TEAM.items())) as stack,
-        Cluster(stack, Options(workers=1)) as cluster,
-    ):
-        cluster.start_hosts()
-        usual = faults.usual_seconds(cluster)
-        for role, step, share in OF_A_TEAM:
-            (gone,) = cluster.of_role(role)
-            fresh = cluster.fresh_host(gone)
-            cluster.take_place(gone, fresh)
-            faults.killed_at(cluster, fresh, step, share, usual[fresh.name])
-        all_idle(cluster)
-        assert output(cluster.controller, "cd /fsx/home/ada; srun -N1 id -un", user="ada") == "ada\n"
