@@ -1,5 +1,7 @@
 """The RDS database of Slurm's accounting, which the controller finds through a parameter of the stack."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """CloudWatch's part of alerting, which needs no agent: alarms on the file system and on events, and a dashboard."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 

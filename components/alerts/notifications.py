@@ -1,5 +1,7 @@
 """Notifications: a topic and its publishers, with or without Prometheus."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

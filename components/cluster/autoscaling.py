@@ -1,5 +1,7 @@
 """HyperPod's managed Karpenter, on SageMaker's side: its role, and the nodes that it has added."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import pulumi

@@ -1,5 +1,7 @@
 """Creates the SageMaker HyperPod cluster; nothing else does."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """The interface that HyperPod and the program use of an orchestrator: Slurm (slurm.py) or EKS (kubernetes/eks.py)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

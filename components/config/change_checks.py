@@ -4,6 +4,8 @@ Pulumi knows only resources: it would replace a file system whose capacity is lo
 cannot move a subnet. So every deployment records its fixed values in an output, and the next one compares.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Watches the cluster: HyperPod's events in a log group, and the on-node checks as SSM documents."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

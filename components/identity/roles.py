@@ -1,5 +1,7 @@
 """The nodes' IAM roles: one for each kind of node, with only the permissions that it needs."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

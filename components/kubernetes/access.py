@@ -1,5 +1,7 @@
 """Grants access to the Kubernetes API: an access entry for each IAM role of nodes and of people."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

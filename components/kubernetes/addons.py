@@ -1,5 +1,7 @@
 """EKS's own add-ons, and the IAM roles of those that call AWS."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """The EKS orchestrator: control plane, add-ons, access entries, and the charts that HyperPod's nodes need."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """The HyperPod Helm chart, through pulumi-kubernetes: device plugins, training operators, health agents."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """The registry of the stack's own training images."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import pulumi_aws as aws

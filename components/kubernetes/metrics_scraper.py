@@ -5,6 +5,8 @@ cluster that accepts access entries; the API needs its private endpoint; subnets
 through Kubernetes only, and reads them at most every 30 seconds.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

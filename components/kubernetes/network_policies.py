@@ -1,5 +1,7 @@
 """Network policies: the connections that a namespace's pods may open and accept."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import pulumi_kubernetes as kubernetes

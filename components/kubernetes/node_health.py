@@ -2,6 +2,8 @@
 the nodes that are out before it takes itself out.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

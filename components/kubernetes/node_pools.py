@@ -1,5 +1,7 @@
 """Tells Karpenter which groups' nodes follow demand: a node class and a node pool for each."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

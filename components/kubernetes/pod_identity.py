@@ -1,5 +1,7 @@
 """Roles that EKS Pod Identity gives to pods, by their service account."""
 
+from __future__ import annotations
+
 import pulumi_aws as aws
 from pulumi import ResourceOptions
 

@@ -1,5 +1,7 @@
 """Storage classes: volumes that pods request and drivers create."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Whether AWS has the endpoints of a stack's network in its zone: looked at before anything is created."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 import pulumi_aws as aws

@@ -1,5 +1,7 @@
 """Security groups: one for each purpose, and every rule is a resource."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import pulumi

@@ -1,5 +1,7 @@
 """The VPC: the network of nodes, file system and control plane, and its routes to AWS."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """The bucket from which every node downloads its lifecycle scripts, and the scripts in it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

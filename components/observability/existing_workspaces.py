@@ -1,5 +1,7 @@
 """Checks existing workspaces and topics before anything is created."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import Any
 

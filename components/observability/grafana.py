@@ -1,5 +1,7 @@
 """A workspace of Amazon Managed Grafana, and its permissions to read."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """The workspaces of metrics: Amazon Managed Service for Prometheus with alert rules, and Amazon Managed Grafana."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,5 +1,7 @@
 """Chooses the writers of the lifecycle bucket: the configured identities, or the first deployer of the stack."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any

@@ -1,5 +1,7 @@
 """The customer key: one KMS key for everything that a stack stores, created by the stack or given."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Records people's sessions with nodes."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """The Slurm orchestrator: node types of the instance groups, partitions, and the users' SSH key."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Checks that existing buckets are there before anything is created."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import pulumi_aws as aws

@@ -1,5 +1,7 @@
 """The shared file systems, which nodes find through an exact tag: FSx for Lustre, and FSx for OpenZFS for homes."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

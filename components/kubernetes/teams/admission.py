@@ -1,5 +1,7 @@
 """Rules by which the API server refuses objects, whatever the caller's rights."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 import pulumi_kubernetes as kubernetes

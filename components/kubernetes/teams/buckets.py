@@ -1,5 +1,7 @@
 """A team's S3 buckets: its role, and the claims by which its pods mount them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 

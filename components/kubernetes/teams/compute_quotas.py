@@ -1,5 +1,7 @@
 """SageMaker's compute quotas: each team's own, lent and borrowed devices with task governance."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """The directories of the stack's file system: their owners, and the claims that mount them."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

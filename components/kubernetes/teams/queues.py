@@ -1,5 +1,7 @@
 """Kueue: jobs wait in their team's queue until all of their pods fit into the cluster's real capacity."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

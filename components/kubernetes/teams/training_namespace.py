@@ -1,5 +1,7 @@
 """A team's place on the Kubernetes cluster: namespace, limits, network, permissions, environment and storage."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
