@@ -26,9 +26,11 @@ def declare(project: Project, config: Config) -> Plan:
     from ..account import Account
     from ..engines.deployment import up
     from ..engines.program import ProgramError
+    from ..existing import prepare
 
     try:
         with Account(config.region.name) as account:
+            prepare(account, config)
             first = up(project, account)
             if first.failure:
                 raise StackFailed(f"the stack did not come up: {first.failure}")

@@ -9,10 +9,11 @@ from operations.jobs.choices import Choices
 from operations.jobs.render import render
 from operations.jobs.requests import jobs_of
 from rehearsal.account.grants import granted
+from rehearsal.kubernetes.declared import declare
 from tests.golden.stacks import deployed
 from tests.operations.test_jobs import pods, refusal
 from tests.rehearsal.test_iam_documents import written
-from tests.support import config, one
+from tests.support import config, one, project
 
 TEAMS: dict[str, Any] = {
     "teams": [
@@ -62,3 +63,10 @@ def test_a_bucket_of_another_team_is_refused_before_anything_is_submitted() -> N
     said = refusal("nanogpt", settings=TEAMS, namespace="speech", buckets=["results"])
     assert said == "--bucket results: no bucket of the team of namespace speech (hyperpod:teams, buckets); it has none"
     assert "it has tokens, results" in refusal("nanogpt", settings=TEAMS, buckets=["result"])
+
+
+@pytest.mark.slow
+def test_a_rehearsal_of_the_objects_has_the_buckets_that_the_configuration_names() -> None:
+    declared = declare(project("eks-gpu", **TEAMS), config("eks-gpu", **TEAMS))
+    claims = {step.manifest["metadata"]["name"] for step in declared.steps if step.manifest}
+    assert {"s3-tokens", "s3-results"} <= claims
