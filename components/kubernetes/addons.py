@@ -24,7 +24,7 @@ from .keys import Charts, KubernetesKeys
 from .network_policies import OPERATOR_NAMESPACE
 from .node_placement import preferred_nodes
 from .pod_identity import pod_role
-from .storage import VOLUMES_TAG
+from .storage import VOLUMES_TAG, bucket_rights
 
 # These run as DaemonSets on every node; EKS reports them active without any.
 NODE_ADDONS = ("eks-pod-identity-agent", "vpc-cni", "kube-proxy")
@@ -256,16 +256,10 @@ class EksAddons(ComponentResource):
                 ),
             )
         if linked := self._args.fsx.linked_bucket:
-            bucket = f"arn:{context.partition}:s3:::{linked}"
             identities[S3_DRIVER] = _Identity(
                 kind="s3-csi",
                 service_account="s3-csi-driver-sa",
-                statements=[
-                    allow(["s3:ListBucket"], [bucket]),
-                    allow(
-                        ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"], [f"{bucket}/*"]
-                    ),
-                ],
+                statements=bucket_rights(context.partition, linked),
             )
         return identities
 
@@ -285,15 +279,14 @@ class EksAddons(ComponentResource):
         )
 
     def _role(self, identity: _Identity) -> Output[str]:
-        context = self._args.context
-        kind = identity.kind
-        role = pod_role(f"{self._name}-{kind}", context.names.role(kind), context, self._child)
+        context, name = self._args.context, f"{self._name}-{identity.kind}"
+        role = pod_role(name, context.names.role(identity.kind), context, self._child)
         if identity.kind == _EBS:
             self.ebs_role = role.name
         policies: list[Output[str]] = []
         if identity.managed_policy:
             attached = aws.iam.RolePolicyAttachment(
-                f"{self._name}-{identity.kind}",
+                name,
                 role=role.name,
                 policy_arn=f"arn:{context.partition}:iam::aws:policy/{identity.managed_policy}",
                 opts=self._child,
@@ -301,7 +294,7 @@ class EksAddons(ComponentResource):
             policies.append(attached.id)
         if identity.statements is not None:
             inline = aws.iam.RolePolicy(
-                f"{self._name}-{identity.kind}",
+                name,
                 role=role.name,
                 policy=self._policy(identity),
                 opts=self._child,

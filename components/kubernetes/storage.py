@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
+from ..common.policies import Statement, allow
 from ..storage.file_systems import DEPLOYMENT_TYPE, LUSTRE_VERSION
 
 # A team's claims: its own directory, and the contents of the linked bucket.
@@ -23,6 +24,14 @@ VOLUMES_TAG = "hyperpod:volumes-of"
 def bucket_claim(bucket: str) -> str:
     """Return the name of a team's claim to one of its buckets."""
     return f"s3-{bucket}"
+
+
+def bucket_rights(partition: str, bucket: str, prefix: str = "", *, writes: bool = True) -> list[Statement]:
+    """Return what Mountpoint needs (its doc/CONFIGURATION.md, "IAM permissions"), below the prefix only."""
+    arn = f"arn:{partition}:s3:::{bucket}"
+    only = {"StringLike": {"s3:prefix": f"{prefix}*"}} if prefix else None
+    write = ("s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject") if writes else ()
+    return [allow(["s3:ListBucket"], [arn], only), allow(["s3:GetObject", *write], [f"{arn}/{prefix}*"])]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,13 @@ import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, ResourceOptions
 
 from ...common.context import Context
-from ...common.policies import Statement, allow, document
+from ...common.policies import document
 from ..keys import Team, TeamBucket
 from ..pod_identity import pod_role
-from ..storage import bucket_claim
+from ..static_volumes import StaticVolume
+from ..storage import bucket_claim, bucket_rights
 
-core, meta = kubernetes.core.v1, kubernetes.meta.v1
+core = kubernetes.core.v1
 
 _DRIVER = "s3.csi.aws.com"
 # The service account of every pod that names none.
@@ -51,7 +52,15 @@ class TeamBuckets(ComponentResource):
         rights = aws.iam.RolePolicy(
             f"{name}-role",
             role=role.name,
-            policy=document([right for bucket in team.buckets for right in _rights(context.partition, bucket)]),
+            policy=document(
+                [
+                    right
+                    for bucket in team.buckets
+                    for right in bucket_rights(
+                        context.partition, bucket.name, bucket.prefix, writes=not bucket.read_only
+                    )
+                ]
+            ),
             opts=child,
         )
         given = aws.eks.PodIdentityAssociation(
@@ -65,50 +74,25 @@ class TeamBuckets(ComponentResource):
         )
         inside = ResourceOptions(parent=self, depends_on=[args.namespace, given], deleted_with=args.namespace)
         for bucket in team.buckets:
-            self._claim(f"{name}-{bucket.name}", namespace, bucket, team.uid, inside)
+            _volume(namespace, bucket, team.uid).create(f"{name}-{bucket.name}", self, inside)
         self.register_outputs({})
 
-    def _claim(self, name: str, namespace: str, bucket: TeamBucket, uid: int, inside: ResourceOptions) -> None:
-        """Create a volume that no other claim can bind, and its claim. Volumes wait for nothing, as those of /fsx."""
-        claim, modes = bucket_claim(bucket.name), ["ReadWriteMany"]
-        volume = core.PersistentVolume(
-            name,
-            metadata=meta.ObjectMetaArgs(name=f"{namespace}-{claim}"),
-            spec=core.PersistentVolumeSpecArgs(
-                capacity=_CAPACITY,
-                access_modes=modes,
-                mount_options=list(_mount_options(bucket, uid)),
-                persistent_volume_reclaim_policy="Retain",
-                storage_class_name="",
-                claim_ref=core.ObjectReferenceArgs(namespace=namespace, name=claim),
-                csi=core.CSIPersistentVolumeSourceArgs(
-                    driver=_DRIVER,
-                    volume_handle=f"{namespace}-{claim}",
-                    volume_attributes={"bucketName": bucket.name, "authenticationSource": "pod"},
-                ),
-            ),
-            opts=ResourceOptions(parent=self),
-        )
-        core.PersistentVolumeClaim(
-            f"{name}-claim",
-            metadata=meta.ObjectMetaArgs(name=claim, namespace=namespace),
-            spec=core.PersistentVolumeClaimSpecArgs(
-                access_modes=modes,
-                storage_class_name="",
-                volume_name=f"{namespace}-{claim}",
-                resources=core.VolumeResourceRequirementsArgs(requests=_CAPACITY),
-            ),
-            opts=ResourceOptions.merge(inside, ResourceOptions(depends_on=[volume])),
-        )
 
-
-def _rights(partition: str, bucket: TeamBucket) -> Iterator[Statement]:
-    """Yield what Mountpoint needs (its doc/CONFIGURATION.md, "IAM permissions"), below the prefix only."""
-    arn = f"arn:{partition}:s3:::{bucket.name}"
-    only = {"StringLike": {"s3:prefix": f"{bucket.prefix}*"}} if bucket.prefix else None
-    yield allow(["s3:ListBucket"], [arn], only)
-    write = () if bucket.read_only else ("s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject")
-    yield allow(["s3:GetObject", *write], [f"{arn}/{bucket.prefix}*"])
+def _volume(namespace: str, bucket: TeamBucket, uid: int) -> StaticVolume:
+    claim = bucket_claim(bucket.name)
+    return StaticVolume(
+        namespace=namespace,
+        volume=f"{namespace}-{claim}",
+        claim=claim,
+        capacity=_CAPACITY,
+        modes=["ReadWriteMany"],
+        mount_options=list(_mount_options(bucket, uid)),
+        source=core.CSIPersistentVolumeSourceArgs(
+            driver=_DRIVER,
+            volume_handle=f"{namespace}-{claim}",
+            volume_attributes={"bucketName": bucket.name, "authenticationSource": "pod"},
+        ),
+    )
 
 
 def _mount_options(bucket: TeamBucket, uid: int) -> Iterator[str]:

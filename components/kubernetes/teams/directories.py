@@ -12,6 +12,7 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..keys import KubernetesKeys, Team
 from ..network_policies import deny_all
+from ..static_volumes import StaticVolume
 from ..storage import CLAIM_NAME, FSX_DRIVER
 
 core, meta = kubernetes.core.v1, kubernetes.meta.v1
@@ -74,52 +75,31 @@ def declare(
 
     FSx for Lustre User Guide, "Mounting specific filesets": the client sees only a directory behind the mount name; the
     CSI driver puts the mount name into that place unchanged (its pkg/driver/node.go). Every volume has a separate
-    handle: a pod with two volumes of one handle never starts (kubernetes issue 132921). The volume is not in the
-    namespace and waits for nothing: it is deleted when its claim is, with the namespace.
+    handle: a pod with two volumes of one handle never starts (kubernetes issue 132921).
     """
-    capacity, modes = (
-        {"storage": Output.concat(Output.from_input(system.capacity_gib).apply(str), "Gi")},
-        ["ReadOnlyMany" if mount.read_only else "ReadWriteMany"],
-    )
     below, handle = mount.directory, system.file_system_id
-    volume = core.PersistentVolume(
-        name,
-        metadata=meta.ObjectMetaArgs(
-            name=mount.volume,
-            annotations={"pv.beta.kubernetes.io/gid": str(mount.gid)} if mount.gid is not None else None,
+    volume = StaticVolume(
+        namespace=mount.namespace,
+        volume=mount.volume,
+        claim=mount.claim,
+        annotations={"pv.beta.kubernetes.io/gid": str(mount.gid)} if mount.gid is not None else None,
+        capacity={"storage": Output.concat(Output.from_input(system.capacity_gib).apply(str), "Gi")},
+        modes=["ReadOnlyMany" if mount.read_only else "ReadWriteMany"],
+        # Of a claim alone, "read-only" does not reach the driver.
+        mount_options=["flock", "noatime", *(["ro"] if mount.read_only else [])],
+        source=core.CSIPersistentVolumeSourceArgs(
+            driver=FSX_DRIVER,
+            volume_handle=handle if mount.shared_handle else Output.concat(handle, "/", mount.volume),
+            volume_attributes={
+                "dnsname": system.dns_name,
+                "mountname": Output.concat(system.mount_name, "/", below) if below else system.mount_name,
+            },
         ),
-        spec=core.PersistentVolumeSpecArgs(
-            capacity=capacity,
-            access_modes=modes,
-            # Of a claim alone, "read-only" does not reach the driver.
-            mount_options=["flock", "noatime", *(["ro"] if mount.read_only else [])],
-            # The file system belongs to the stack: deleting a claim must not delete it.
-            persistent_volume_reclaim_policy="Retain",
-            storage_class_name="",
-            claim_ref=core.ObjectReferenceArgs(namespace=mount.namespace, name=mount.claim),
-            csi=core.CSIPersistentVolumeSourceArgs(
-                driver=FSX_DRIVER,
-                volume_handle=handle if mount.shared_handle else Output.concat(handle, "/", mount.volume),
-                volume_attributes={
-                    "dnsname": system.dns_name,
-                    "mountname": Output.concat(system.mount_name, "/", below) if below else system.mount_name,
-                },
-            ),
-        ),
-        opts=ResourceOptions(parent=parent),
     )
-    return core.PersistentVolumeClaim(
-        f"{name}-claim",
-        metadata=meta.ObjectMetaArgs(name=mount.claim, namespace=mount.namespace),
-        spec=core.PersistentVolumeClaimSpecArgs(
-            access_modes=modes,
-            storage_class_name="",
-            volume_name=mount.volume,
-            resources=core.VolumeResourceRequirementsArgs(requests=capacity),
-        ),
-        # A bound claim cannot grow unless a storage class created its volume. When the file system grows, the volume
-        # shows it; the claim stays as it was created.
-        opts=ResourceOptions.merge(inside, ResourceOptions(depends_on=[volume], ignore_changes=["spec.resources"])),
+    # A bound claim cannot grow unless a storage class created its volume. When the file system grows, the volume
+    # shows it; the claim stays as it was created.
+    return volume.create(
+        name, parent, ResourceOptions.merge(inside, ResourceOptions(ignore_changes=["spec.resources"]))
     )
 
 
