@@ -16,6 +16,7 @@ from components.kubernetes.pod_resources import device_resource
 from ..failures import Failure
 from ..target import Target
 from . import nodes as cluster_nodes
+from .jobs_on_nodes import ENDED, has_devices
 from .node import Node
 
 if TYPE_CHECKING:
@@ -28,12 +29,11 @@ _MIRRORED = "dcgm:4.5.2-1-ubuntu22.04"
 _SCRIPT = "nv-hostengine && exec {test}"
 # Seconds: between two looks, for the scheduler, and to pull an image of 1 GB and start.
 _EVERY, _PLACED, _START = 2.0, 30.0, 900.0
-_ENDED = ("Succeeded", "Failed")
 
 
 def run(target: Target, node: Node, group: InstanceGroup, test: str, seconds: int) -> str:
     """What a test of DCGM's image printed. Raises Failure where jobs run there, or it cannot."""
-    api, host = cluster_nodes.kubernetes(target), f"hyperpod-{node.instance_id}"
+    api, host = cluster_nodes.kubernetes(target), node.kubernetes_name
     resource = device_resource(group)
     if busy := _users(api, host, resource):
         raise Failure(
@@ -59,9 +59,7 @@ def _users(api: KubernetesApi, host: str, resource: str) -> list[str]:
     return [
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         for pod in api.all_pods()
-        if pod["spec"].get("nodeName") == host
-        and pod["status"].get("phase") not in _ENDED
-        and any(resource in (one.get("resources", {}).get("limits") or {}) for one in pod["spec"]["containers"])
+        if pod["spec"].get("nodeName") == host and has_devices(pod, [resource])
     ]
 
 
@@ -95,7 +93,7 @@ def _wait(api: KubernetesApi, pod: Object, name: str, seconds: int) -> Object:
         if found is None:
             raise Failure(f"somebody has deleted the test of {name}")
         status = found.get("status", {})
-        if status.get("phase") in _ENDED:
+        if status.get("phase") in ENDED:
             return found
         if status.get("phase") != "Running" and (why := _stuck(status, waited)):
             raise Failure(f"the test cannot start on {name}: {why}")

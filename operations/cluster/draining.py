@@ -53,7 +53,7 @@ def drain_kubernetes(
 ) -> list[dict[str, Any]]:
     """Cordon the nodes and evict their pods, as `kubectl drain --ignore-daemonsets` does: no disruption budget is
     broken. Returns the nodes to uncordon. Failures, patience and hint as with Slurm."""
-    api, names = cluster_nodes.kubernetes(target), {f"hyperpod-{node.instance_id}" for node in batch}
+    api, names = cluster_nodes.kubernetes(target), {node.kubernetes_name for node in batch}
     known = [node for node in api.nodes() if node["metadata"]["name"] in names]
     taken = [node for node in known if not node["spec"].get("unschedulable")]
 
@@ -123,7 +123,7 @@ def drain(
         cordoned = drain_kubernetes(target, batch, say, patience=patience, hint=hint)
 
         def uncordon(back: Sequence[Node]) -> None:
-            names = {f"hyperpod-{node.instance_id}" for node in back}
+            names = {node.kubernetes_name for node in back}
             _uncordon(cluster_nodes.kubernetes(target), [one for one in cordoned if one["metadata"]["name"] in names])
 
         return uncordon

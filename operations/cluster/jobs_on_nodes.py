@@ -1,11 +1,11 @@
 """Which jobs run on which nodes, so that a change can say what happens to them."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.catalogue.accelerators import ACCELERATORS
+from components.kubernetes.pod_resources import device_limits
 
 from ..failures import Failure
 from ..target import Target
@@ -14,6 +14,8 @@ from . import nodes as cluster_nodes
 from . import sessions
 from .node import Node
 
+# Phases of a pod that has let its devices go.
+ENDED = ("Succeeded", "Failed")
 # States that are more than one word, as of a drained node or one that does not respond, are not idle.
 _SINFO = "sinfo -h -a -N -o '%N %T' | sed -n 's/ idle$//p' | sort -u"
 # Fields end with a separator instead of a width (squeue's manual, --Format); Requeue is 0 or 1. A name may have bars
@@ -39,8 +41,10 @@ def on_nodes(target: Target, nodes: Sequence[Node], affected: Sequence[Node]) ->
 def idle(target: Target, nodes: Sequence[Node], wanted: Sequence[Node]) -> list[Node]:
     """Those of the workers that could take a job and have none. Raises Failure where the scheduler cannot be asked."""
     if target.on_eks:
-        used = {pod["spec"].get("nodeName") for pod in _running(target) if _has_devices(pod)}
-        return [node for node in wanted if f"hyperpod-{node.instance_id}" not in used]
+        devices = device_limits(target.config.training_groups, 1, governed=False)
+        pods = cluster_nodes.kubernetes(target).all_pods()
+        used = {pod["spec"].get("nodeName") for pod in pods if has_devices(pod, devices)}
+        return [node for node in wanted if node.kubernetes_name not in used]
     said = _on_controller(target, nodes, _SINFO).split()
     return [node for node in wanted if node.hostname in said]
 
@@ -80,11 +84,11 @@ def _of_known(names: Sequence[str], squeue: str) -> str:
 
 
 def _pods(target: Target, affected: Sequence[Node]) -> list[Job]:
-    names = {f"hyperpod-{node.instance_id}" for node in affected}
+    names = {node.kubernetes_name for node in affected}
     jobs = []
-    for pod in _running(target):
+    for pod in cluster_nodes.kubernetes(target).all_pods():
         owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])}
-        if pod["spec"].get("nodeName") not in names or "DaemonSet" in owners:
+        if pod["spec"].get("nodeName") not in names or "DaemonSet" in owners or pod["status"]["phase"] != "Running":
             continue
         survives = f"is recreated by its {owners.pop()}" if owners else "is lost: nothing recreates it"
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
@@ -92,12 +96,9 @@ def _pods(target: Target, affected: Sequence[Node]) -> list[Job]:
     return jobs
 
 
-def _running(target: Target) -> list[Any]:
-    pods = cluster_nodes.kubernetes(target).all_pods()
-    return [pod for pod in pods if pod["status"]["phase"] == "Running"]
-
-
-def _has_devices(pod: Any) -> bool:
-    devices = {one.kubernetes_resource for one in ACCELERATORS.values()}
+def has_devices(pod: Any, resources: Collection[str]) -> bool:
+    """Whether a pod has devices of its node by one of these resources: from when it has a node until it has ended."""
     limits = [container.get("resources", {}).get("limits") or {} for container in pod["spec"]["containers"]]
-    return any(devices & limit.keys() for limit in limits)
+    return pod["status"].get("phase") not in ENDED and any(
+        resource in limit for limit in limits for resource in resources
+    )

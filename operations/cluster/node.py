@@ -30,3 +30,8 @@ class Node:
     def request_id(self) -> str:
         """What requests to AWS take for it."""
         return self.instance_id or self.logical_id
+
+    @property
+    def kubernetes_name(self) -> str:
+        """Its name as a node of Kubernetes."""
+        return f"hyperpod-{self.instance_id}"

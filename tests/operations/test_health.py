@@ -182,21 +182,33 @@ def test_each_node_has_its_turn_within_as_many_days_as_it_takes() -> None:
     assert deep_checks.in_turn(nodes, None, days[0]) == deep_checks.in_turn(nodes, 9, days[0]) == nodes
 
 
-def test_a_pod_with_devices_keeps_its_node_from_being_idle(kubernetes: Callable[..., Any]) -> None:
-    def pod(instance: str, phase: str, **limits: str) -> dict[str, Any]:
-        containers = [{"resources": {"limits": limits}}]
-        return {"spec": {"nodeName": f"hyperpod-{instance}", "containers": containers}, "status": {"phase": phase}}
-
-    kubernetes(
-        pods=[
-            pod("i-workers1", "Running", **{"nvidia.com/gpu": "8"}),
-            pod("i-workers2", "Running", cpu="1"),
-            pod("i-workers2", "Succeeded", **{"nvidia.com/gpu": "8"}),
-        ]
-    )
-    workers: list[Any] = [SimpleNamespace(instance_id=one) for one in ("i-workers1", "i-workers2")]
-    found = jobs_on_nodes.idle(target.load("eks-gpu"), workers, workers)
-    assert [node.instance_id for node in found] == ["i-workers2"]
+@pytest.mark.parametrize(
+    ("stack", "device"),
+    [
+        ("eks-gpu", "nvidia.com/gpu"),
+        ("eks-trainium", "aws.amazon.com/neuron"),
+        ("eks-trainium", "aws.amazon.com/neuroncore"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("phase", "limit", "idle"),
+    [
+        ("Running", "", False),
+        ("Pending", "", False),
+        ("Succeeded", "", True),
+        ("Failed", "", True),
+        ("Running", "cpu", True),
+    ],
+)
+def test_a_pod_with_devices_keeps_its_node_from_being_idle_until_it_has_ended(
+    phase: str, limit: str, idle: bool, stack: str, device: str, kubernetes: Callable[..., Any]
+) -> None:
+    """A pod that has a node and is Pending pulls its image: its job has begun."""
+    containers = [{"resources": {"limits": {limit or device: "1"}}}]
+    spec = {"nodeName": "hyperpod-i-workers1", "containers": containers}
+    kubernetes(pods=[{"spec": spec, "status": {"phase": phase}}])
+    worker: Any = SimpleNamespace(kubernetes_name="hyperpod-i-workers1")
+    assert bool(jobs_on_nodes.idle(target.load(stack), [worker], [worker])) is idle
 
 
 # SageMaker Developer Guide, "Deep health checks" of Slurm clusters: workers with GPUs, and two of the three checks.
