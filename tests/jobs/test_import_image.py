@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -132,3 +133,42 @@ def test_an_image_that_nccl_fails_in_is_warned_of_with_the_fix(
     assert bool(found) == bool(said), found
     assert all(part in found for part in said), found
     assert found.count("WARNING: /fsx/it.sqsh ") == (1 if paths and said else 0)
+
+
+def with_programs(script: str, folder: Path) -> str:
+    """A script of this project whose programs are in this folder, where hyperpod-check-image prints its arguments."""
+    check = folder / "hyperpod-check-image"
+    check.write_text('#!/bin/bash\necho "checked: $*" >&2\n')
+    check.chmod(0o755)
+    text = (ROOT / "lifecycle" / script).read_text()
+    assert "/opt/hyperpod/bin/hyperpod-check-image" in text
+    return text.replace("/opt/hyperpod/bin", str(folder))
+
+
+def test_an_image_is_checked_by_the_worker_that_imports_it(tmp_path: Path) -> None:
+    script = tmp_path / "import-image.sh"
+    script.write_text(with_programs("slurm/import-image.sh", tmp_path))
+    for name, text in (("srun", 'while [[ $1 == --* ]]; do shift; done; exec "$@"'), ("enroot", 'echo image > "$3"')):
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    file = tmp_path / "it.sqsh"
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", str(script), "ubuntu", str(file)], env=environment, capture_output=True, text=True, check=True
+    )
+    # The file that is complete, by the name that it gets then.
+    assert re.fullmatch(rf"checked: {file}\.part-\d+ {file}\n", done.stderr)
+
+
+@pytest.mark.parametrize(("image", "said"), [("it.sqsh", "checked: it.sqsh\n"), ("ubuntu", "ubuntu is not checked")])
+def test_a_jobs_image_is_checked_before_its_first_step(tmp_path: Path, image: str, said: str) -> None:
+    script = with_programs("training/container.sh", tmp_path) + '\necho "${container[0]}"\n'
+    (tmp_path / "srun").write_text("#!/bin/bash\necho --container-image\n")
+    (tmp_path / "srun").chmod(0o755)
+    (tmp_path / "it.sqsh").touch()
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CONTAINER_IMAGE": image, "SLURM_SUBMIT_DIR": "/fsx"}
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.startswith(said)
+    assert done.stdout == f"--container-image={image}\n"
