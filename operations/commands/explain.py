@@ -117,7 +117,7 @@ def _explain_text(text: str, as_json: bool) -> None:
     """Explain a pasted text: by the failure that it reports, else by its words. Raises Failure if they tell nothing."""
     # A message of the project names its own code.
     own = re.search(r"hyperpod explain (HP\d+)", text)
-    found = _coded(own.group(1)) if own else advice.matching(text)
+    found = _coded(own.group(1)) if own else advice.answering(text)
     if found:
         _explain_failure(found, as_json)
         return

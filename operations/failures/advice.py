@@ -3,13 +3,13 @@
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from components.common.documents import load
 
-from . import reading
+from . import reading, vocabulary
 
 PAGE = "docs/troubleshooting.md"
 # known/ has a file for each, and looks for a failure in this order: what only one program says comes before what
@@ -26,7 +26,7 @@ class Advice:
 
     ``code`` is its name for ever, as in HP010; ``title`` has the words that people search for. Without a pattern, code
     that raises the failure names it. ``follows``: the words are also those of consequences, so whatever else a text
-    reports counts before them.
+    reports counts before them. ``general``: many codes of AWS are such a failure, each with a meaning of its own.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Advice:
     why: str
     step: str
     follows: bool = False
+    general: bool = False
 
     def reports(self, text: str) -> bool:
         """Whether this failure has such a text."""
@@ -85,6 +86,15 @@ def matching(text: str) -> Advice | None:
     return next((one for one in known() if one.pattern and any(one.reports(form) for form in forms)), None)
 
 
+def answering(text: str) -> Advice | None:
+    """The failure that this text reports; a general one with the meaning and step of the text's own code."""
+    found = matching(text)
+    term = vocabulary.find(text) if found and found.general and len(text) <= reading.MESSAGE else None
+    if not found or not term:
+        return found
+    return replace(found, seen=f"{term.name}, {term.program}", why=term.means, step=term.step or found.step)
+
+
 def closest(text: str) -> list[Advice]:
     """The known failures, three at most, whose words are the most like a text's; none of them need be its cause.
 
@@ -111,12 +121,12 @@ def _words(text: str) -> set[str]:
 
 def about(text: str) -> Advice:
     """The same, or what holds for every failure."""
-    return matching(text) or named("failed")
+    return answering(text) or named("failed")
 
 
 def next_step(text: str, stack: str, otherwise: str | None = None) -> str:
     """What to do about a failure with this text. Where no pattern matches: ``otherwise``, or what its words tell."""
-    if found := matching(text):
+    if found := answering(text):
         return found.step.format(stack=stack)
     read = reading.read(text, stack) if otherwise is None else None
     return read.step if read else named("failed").step.format(stack=stack) if otherwise is None else otherwise

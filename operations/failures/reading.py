@@ -13,6 +13,8 @@ from typing import Any
 
 from components.common.documents import load
 
+from . import vocabulary
+
 # Characters of a message. More is a log, in which lines belong to different events.
 MESSAGE = 1000
 FOLDER = Path(__file__).parent / "unknown"
@@ -43,10 +45,18 @@ class Kind:
         names = (speaker.name, speaker.family, "any") if speaker else ("any",)
         return next((self.answers[name] for name in names if name in self.answers), None)
 
+    def is_own(self, speaker: Speaker | None) -> bool:
+        """Whether the answer is this speaker's own, and says more than what every program has to say of its codes."""
+        own = speaker is not None and speaker.family not in ("linux", "network") and self is not kinds()[-1]
+        return own and self.answer(speaker) is not self.answers.get("any")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What the words tell. ``nouns`` are what they name, such as an action, a path or a host."""
+    """What the words tell. ``nouns`` are what they name, such as an action, a path or a host.
+
+    ``code`` is one that its program defines; its meaning then counts before the kind's.
+    """
 
     kind: str
     what: str
@@ -56,11 +66,13 @@ class Reading:
     why: str
     step: str
     log: str
+    code: str = ""
 
     @property
     def title(self) -> str:
-        """Who reports what kind of error."""
-        return f"{self.what}, reported by {self.who}" if self.who else self.what
+        """Who reports what kind of error, by its code where there is one."""
+        what = f"{self.code}: {self.what}" if self.code else self.what
+        return f"{what}, reported by {self.who}" if self.who else what
 
 
 @cache
@@ -81,25 +93,29 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def read(text: str, stack: str = "STACK") -> Reading | None:
-    """What a text's words tell; None if neither speaker nor kind is recognized."""
+    """What a text's words tell; None if no speaker, kind or code is recognized."""
     line = _message(text)
+    term = vocabulary.find(line)
     speaker = next((one for one in speakers() if re.search(one.pattern, line, re.IGNORECASE)), None)
     fit = (one for one in kinds() if one.answer(speaker) and re.search(one.pattern, line, re.IGNORECASE))
     kind = next(fit, None)
-    if kind is None:
+    if kind is None and term is None:
         return None
     found = _nouns(line)
-    why, step = kind.answer(speaker) or ("", "")
+    why, step = (kind.answer(speaker) if kind else None) or ("", "")
+    if term and not (term.follows and kind and kind.is_own(speaker)):
+        why, step = term.means, term.step or step
     words = defaultdict(str, {name: name.upper() for name in _table("nouns")} | found | {"stack": stack})
     return Reading(
-        kind=kind.name,
-        what=kind.what,
+        kind=kind.name if kind else "code",
+        what=kind.what if kind else f"a code of {term.program}" if term else "",
         speaker=speaker.name if speaker else "",
         who=speaker.who if speaker else "",
         nouns=found,
         why=why,
         step=step.format_map(words),
         log=speaker.log.format_map(words) if speaker else "",
+        code=term.name if term else "",
     )
 
 
