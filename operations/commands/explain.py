@@ -129,7 +129,7 @@ def _explain_text(text: str, as_json: bool) -> None:
     if as_json:
         console.emit({"known": False, "code": "", "reading": asdict(read), "closest": [one.code for one in near]})
         return
-    console.prose(f"No known failure matches. By its words: {read.title}", "bold")
+    console.prose(f"No known failure matches. By its {'code' if read.code else 'words'}: {read.title}", "bold")
     if read.nouns:
         console.prose("  It names: " + "; ".join(f"{name} {noun}" for name, noun in read.nouns.items()), "dim")
     console.prose(f"  {read.why}")
@@ -145,7 +145,7 @@ def _explain_failure(found: advice.Advice, as_json: bool) -> None:
         console.emit({"known": True} | asdict(found) | {"page": found.page, "closest": []})
         return
     console.prose(f"{found.code}: {found.title}", "bold")
-    if found.seen != found.title:
+    if found.seen not in ("", found.title):
         console.prose(f"  {found.seen}", "dim")
     console.prose(f"  {found.why}")
     console.prose(f"  Next: {found.step.format(stack='STACK')}")

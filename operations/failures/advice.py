@@ -26,7 +26,7 @@ class Advice:
 
     ``code`` is its name for ever, as in HP010; ``title`` has the words that people search for. Without a pattern, code
     that raises the failure names it. ``follows``: the words are also those of consequences, so whatever else a text
-    reports counts before them. ``general``: many codes of AWS are such a failure, each with a meaning of its own.
+    reports counts before them. ``general``: many codes and sentences are such a failure, each with its own meaning.
     """
 
     name: str
@@ -90,9 +90,9 @@ def answering(text: str) -> Advice | None:
     """The failure that this text reports; a general one with the meaning and step of the text's own code."""
     found = matching(text)
     term = vocabulary.find(text) if found and found.general and len(text) <= reading.MESSAGE else None
-    if not found or not term:
+    if not found or not term or term.follows:
         return found
-    return replace(found, seen=f"{term.name}, {term.program}", why=term.means, step=term.step or found.step)
+    return replace(found, title=f"{term.name} ({term.program})", seen="", why=term.means, step=term.step or found.step)
 
 
 def closest(text: str) -> list[Advice]:

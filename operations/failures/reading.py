@@ -71,7 +71,7 @@ class Reading:
     @property
     def title(self) -> str:
         """Who reports what kind of error, by its code where there is one."""
-        what = f"{self.code}: {self.what}" if self.code else self.what
+        what = f"{self.code} ({self.what})" if self.code else self.what
         return f"{what}, reported by {self.who}" if self.who else what
 
 
@@ -103,18 +103,21 @@ def read(text: str, stack: str = "STACK") -> Reading | None:
         return None
     found = _nouns(line)
     why, step = (kind.answer(speaker) if kind else None) or ("", "")
+    what, who, log = (kind.what if kind else ""), (speaker.who if speaker else ""), (speaker.log if speaker else "")
     if term and not (term.follows and kind and kind.is_own(speaker)):
-        why, step = term.means, term.step or step
+        what, why, step = term.program, term.means, term.step or step
+        if not term.follows:
+            who = log = ""
     words = defaultdict(str, {name: name.upper() for name in _table("nouns")} | found | {"stack": stack})
     return Reading(
         kind=kind.name if kind else "code",
-        what=kind.what if kind else f"a code of {term.program}" if term else "",
+        what=what,
         speaker=speaker.name if speaker else "",
-        who=speaker.who if speaker else "",
+        who=who,
         nouns=found,
         why=why,
         step=step.format_map(words),
-        log=speaker.log.format_map(words) if speaker else "",
+        log=log.format_map(words),
         code=term.name if term else "",
     )
 

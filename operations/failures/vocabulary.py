@@ -9,7 +9,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -44,14 +44,16 @@ class Term:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """The codes of a program, as regular expressions of whole codes, each with its meaning and next step.
+    """The codes of a program, and sentences by which it reports an error, each with its meaning and next step.
 
-    Only a text in which ``where`` is found has these codes: short names mean different things to different programs.
-    A named group of a code replaces its name in braces. ``follows``: any other code in the text comes first.
+    Both are regular expressions, of a whole code and of a part of the text. Only a text in which ``where`` is found has
+    such a code: short names mean different things to different programs. A named group of a code replaces its name in
+    braces. ``follows``: any other code in the text comes first.
     """
 
     program: str
-    codes: Mapping[str, tuple[str, str]]
+    codes: dict[str, tuple[str, str]] = field(default_factory=dict)
+    sentences: dict[str, tuple[str, str]] = field(default_factory=dict)
     where: str = ""
     follows: bool = False
 
@@ -59,15 +61,17 @@ class Table:
         """This program's term of this name."""
         for code, (means, step) in self.codes.items():
             if found := _compiled(code).fullmatch(name):
-                words = _Kept({key: _spaced(value) for key, value in found.groupdict().items() if value})
-                means, step = means.format_map(words), step.format_map(words)
+                for key, value in found.groupdict(default="").items():
+                    means = means.replace(f"{{{key}}}", _spaced(value))
                 return Term(name=name, program=self.program, means=means, step=step, follows=self.follows)
         return None
 
-
-class _Kept(dict[str, str]):
-    def __missing__(self, key: str) -> str:
-        return f"{{{key}}}"
+    def sentence(self, text: str) -> Term | None:
+        """The term of the first sentence of this program that the text has."""
+        for sentence, (means, step) in self.sentences.items():
+            if found := _compiled(sentence, re.IGNORECASE).search(text):
+                return Term(name=found.group()[:80], program=self.program, means=means, step=step)
+        return None
 
 
 @cache
@@ -87,7 +91,9 @@ def tables() -> tuple[Table, ...]:
 
 
 def find(text: str) -> Term | None:
-    """The first code in a text that its program defines; None if there is none."""
+    """The first sentence or code in a text that its program defines; None if there is none."""
+    if said := next((term for one in tables() if (term := one.sentence(text))), None):
+        return said
     names = list(dict.fromkeys(_names(text)))
     fit = [one for one in tables() if not one.where or _compiled(one.where, re.IGNORECASE).search(text)]
     searches: list[Callable[[str], Term | None]] = [
@@ -162,8 +168,8 @@ def _service(name: str) -> _Service:
         if one.get("exception"):
             errors[one.get("error", {}).get("code", shape)] = one.get("documentation", "")
         # Codes of what went wrong later, such as those of an EKS node group's health, stand in a field's description.
-        for field, kind in one.get("members", {}).items():
-            if field.lower() in ("code", "errorcode"):
+        for member, kind in one.get("members", {}).items():
+            if member.lower() in ("code", "errorcode"):
                 errors |= dict(re.findall(r"(?s)<b>(\w+)</b>:? ?(.*?)</li>", kind.get("documentation", "")))
     meta = model["metadata"]
     return _Service(

@@ -55,6 +55,13 @@ ROWS = [
     Row("signal 31", "SIGSYS", "Linux", "exit code 159", ""),
     Row("status code: 451", "HTTP 451", "HTTP", "legal", ""),
     Row("rpc error: code = FailedPrecondition desc = x", "FailedPrecondition", "gRPC", "in the state", "detach"),
+    # Sentences, which say more than the code beside them.
+    Row("Error: Error acquiring the state lock", "acquiring the state lock", "Terraform", "left it",
+        "terraform force-unlock ID"),
+    Row("could not create volume in EC2: InvalidParameterCombination: The parameter iops must be specified for io1",
+        "parameter iops", "a controller in the cluster", "gp3 takes", "delete and make it again"),
+    Row("api error ValidationError: Stack:arn is in ROLLBACK_COMPLETE state and can not be updated.",
+        "is in ROLLBACK_COMPLETE state and can not be updated", "CloudFormation", "only delete it", "delete-stack"),
     # What fails behind a status counts before it.
     Row("StatusCode: 400, api error InvalidVpcID.NotFound", "InvalidVpcID.NotFound", "Amazon EC2", "does not exist",
         "describe-vpcs"),
@@ -79,6 +86,7 @@ def test_a_code_means_what_its_program_says(row: Row) -> None:
         "exit code 99",
         "rank 3 Unavailable",
         "[Errno 9999] x",
+        "Loss is 2.31 at step 100, everything is well",
     ],
 )
 def test_a_name_of_every_service_or_of_nobody_is_no_code(text: str) -> None:
@@ -88,11 +96,14 @@ def test_a_name_of_every_service_or_of_nobody_is_no_code(text: str) -> None:
 def test_no_code_hides_another_of_its_table_and_every_answer_names_verbs_that_there_are() -> None:
     verbs = typer.main.get_command(cli.app).commands.keys()  # type: ignore[attr-defined]
     for table in vocabulary.tables():
-        for code, (means, step) in table.codes.items():
-            assert set(re.findall(r"\bhyperpod ([a-z][\w-]+)", step)) <= verbs
-            assert set(re.findall(r"\{(\w+)\}", means + step)) <= {"stack", *re.compile(code).groupindex}
+        assert not any(re.search(one, "", re.IGNORECASE) for one in table.sentences)
+        for code, (means, step) in (table.codes | table.sentences).items():
+            assert set(re.findall(r"\bhyperpod (?!explain)([a-z][\w-]+)", step)) <= verbs
+            assert set(re.findall(r"\{(\w+)\}", means)) <= re.compile(code).groupindex.keys()
+            assert "STACK" in step.format(stack="STACK") or "{stack}" not in step
             assert means.endswith(".")
             assert not step.endswith(".")
+        for code in table.codes:
             if re.fullmatch(r"[\w|. ]+", code):
                 assert all(table.term(one.replace("\\", "")) for one in code.split("|")), code
 
@@ -108,7 +119,7 @@ def test_a_general_failure_has_the_meaning_of_the_texts_own_code() -> None:
     assert general
     assert general.general
     told = run("explain", text)[1]
-    assert told.startswith(general.code)
+    assert told.startswith(f"{general.code}: InvalidGroup.Duplicate (Amazon EC2)")
     assert "describe-security-groups" in told
     assert advice.next_step(text, "dev") != general.step.format(stack="dev")
     assert advice.answering("DependencyViolation: x") == advice.matching("DependencyViolation: x")
@@ -118,6 +129,9 @@ def test_a_reading_carries_the_code_and_keeps_the_speakers_own_answer_before_an_
     found = run_json("explain", "mount helper says: [Errno 18] for the link")[1]["reading"]
     assert found["code"] == "EXDEV"
     assert "cross-device" in found["why"]
+    assert run("explain", "Error: Error acquiring the state lock")[1].startswith(
+        "No known failure matches. By its code: acquiring the state lock (Terraform)\n"
+    )
     slurm = reading.read("slurmd: error: thing not writable, Permission denied: errno=18")
     assert slurm
     assert slurm.code == "EXDEV"
