@@ -95,7 +95,7 @@ def test_a_failures_code_is_its_own_for_ever_and_has_a_section_and_an_end_of_a_m
     ]  # fmt: skip
     page = (ROOT / advice.PAGE).read_text()
     for one in KNOWN.values():
-        assert re.fullmatch(r"HP\d{3}", one.code)
+        assert re.fullmatch(r"HP\d{3,4}", one.code)
         assert f'\n### <a id="{one.code.lower()}"></a>{one.title}\n' in page
         assert one.more == f"More: hyperpod explain {one.code}, or docs/troubleshooting.md#{one.code.lower()}"
 
