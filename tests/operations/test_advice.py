@@ -51,8 +51,35 @@ def test_a_message_on_the_page_gets_the_advice_that_stands_beside_it(one: advice
         assert advice.next_step(one.seen, "dev") == one.step.format(stack="dev")
 
 
+# Other programs' words that resemble those of AWS, Kubernetes and Pulumi.
+_OF_OTHERS = [
+    "io.UnsupportedOperation: fileno",
+    "tensorflow.python.framework.errors_impl.InvalidArgumentError: shapes [32] and [64]",
+    "asyncio.exceptions.InvalidStateError: invalid state",
+    "jsonschema.exceptions.ValidationError: 'lr' is a required property",
+    "pydantic_core.ValidationError: 1 validation error for ModelConfig",
+    "HTTPError: 502 Server Error: Bad Gateway for url: https://pypi.example.org/simple",
+    "FileExistsError: [Errno 17] File exists: '/tmp/run' already exists",
+    "ERROR: the target image is currently in use by a mount",
+    "the launcher must delete the old socket first",
+    "the service is misconfigured",
+    "ssl.SSLError: TLS handshake timed out after 10 s",
+    "ValueError: memory range overlaps with another tensor",
+    "Terminated because the maximum number of epochs was reached",
+    "error: RPC failed; HTTP 301 Moved Permanently",
+    "ValueError: the model cannot fit in GPU memory of one device",
+    "subprocess failed with exit status 5",
+    "Error: No such option: --tensor-paralel-size",
+    "ValueError: top_k must be less than or equal to 50",
+    "updating the cache: file /tmp/x does not exist",
+    "libmamba: failed to solve environment",
+    "SMTP server: authentication required",
+]
+
+
 @pytest.mark.parametrize(
-    "text", ["Loss is 2.31 at step 100", "job 82 is running", "everything is well", "Successfully pulled image"]
+    "text",
+    ["Loss is 2.31 at step 100", "job 82 is running", "everything is well", "Successfully pulled image", *_OF_OTHERS],
 )
 def test_what_is_no_known_failure_gets_no_advice(text: str) -> None:
     assert advice.matching(text) is None

@@ -62,6 +62,9 @@ ROWS = [
         "parameter iops", "a controller in the cluster", "gp3 takes", "delete and make it again"),
     Row("api error ValidationError: Stack:arn is in ROLLBACK_COMPLETE state and can not be updated.",
         "is in ROLLBACK_COMPLETE state and can not be updated", "CloudFormation", "only delete it", "delete-stack"),
+    Row("FailedKillPod", "FailedKillPod", "Kubernetes", "hangs in the kernel", "wchan"),
+    Row("Error from server (Gone): the provided continue parameter is too old", "Gone", "the Kubernetes API",
+        "has forgotten", "lists anew"),
     # What fails behind a status counts before it.
     Row("StatusCode: 400, api error InvalidVpcID.NotFound", "InvalidVpcID.NotFound", "Amazon EC2", "does not exist",
         "describe-vpcs"),
@@ -86,6 +89,7 @@ def test_a_code_means_what_its_program_says(row: Row) -> None:
         "exit code 99",
         "rank 3 Unavailable",
         "[Errno 9999] x",
+        "Starting the run: the old node Rebooted in 3 s and is Ready",
         "Loss is 2.31 at step 100, everything is well",
     ],
 )
