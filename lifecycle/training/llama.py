@@ -126,11 +126,10 @@ def train(
         both = torch.stack([loss.detach().float() / world, torch.tensor(float(bool(asked)), device=loss.device)])
         dist.all_reduce(both)
         mean, stopping = float(both[0]), bool(both[1] > 0)
-        seconds = report.step(step, size, mean, steps=done)
+        report.step(step, size, mean, steps=done)
         report.alone(torch, loss.device)
         if rank == 0:
-            speed = size / seconds
-            print(f"step {step}: loss {mean:.4f}, {seconds * 1000:.0f} ms, {speed:,.0f} tokens/s", flush=True)
+            print(report.line(), flush=True)
         done = 0
         if due or stopping:
             with report.checkpoint():

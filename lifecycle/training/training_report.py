@@ -56,16 +56,32 @@ class Report:
             torch.cuda.synchronize()
         self._told["compute_seconds"] = time.perf_counter() - self._began
 
-    def step(self, number: int, tokens: int, loss: Optional[float] = None, steps: int = 1) -> float:
-        """End a step, or several that were measured together; ``tokens``: of all ranks in one. Return its seconds."""
+    def step(
+        self, number: int, tokens: int, loss: Optional[float] = None, steps: int = 1, flops: float = 0, peak: float = 0
+    ) -> float:
+        """End a step, or several that were measured together; ``tokens``: of all ranks in one. Return its seconds.
+
+        ``flops``: what the model computes for a token; ``peak``: what all ranks' GPUs can in a second.
+        """
         seconds = (time.perf_counter() - self._began) / steps
         self._told.update(step=number, step_seconds=seconds, updated_time_seconds=time.time())
         if seconds > 0:
             self._told["tokens_per_second"] = tokens / seconds
+            if peak:
+                self._told["mfu"] = flops * tokens / seconds / peak
         if loss is not None:
             self._told["loss"] = loss
         self._write(time.monotonic())
         return seconds
+
+    def line(self) -> str:
+        """The last step's figures, for the log: `hyperpod job run` and SageMaker's operator read its loss."""
+        told = self._told
+        mfu = f", MFU {told['mfu']:.1%}" if "mfu" in told else ""
+        return (
+            f"step {told['step']}: loss {told['loss']:.4f}, {told['step_seconds'] * 1000:.0f} ms, "
+            f"{told['tokens_per_second']:,.0f} tokens/s{mfu}"
+        )
 
     def alone(self, torch: Any, device: Any, xm: Any = None) -> None:
         """Between two steps: time a piece of work that is the same on every rank and waits for none.
@@ -85,7 +101,11 @@ class Report:
         """Surround the writing of a checkpoint. A failed one does not count."""
         began = time.perf_counter()
         yield
-        self._told.update(checkpoint_seconds=time.perf_counter() - began, checkpoint_time_seconds=time.time())
+        self.saved(time.perf_counter() - began)
+
+    def saved(self, seconds: float) -> None:
+        """A checkpoint is complete, for which training waited this long."""
+        self._told.update(checkpoint_seconds=seconds, checkpoint_time_seconds=time.time())
         self._written = 0.0
         self._write(time.monotonic())
 

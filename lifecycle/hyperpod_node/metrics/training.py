@@ -26,6 +26,7 @@ FIELDS: Mapping[str, Tuple[str, str]] = {
     "step_seconds": ("hyperpod_training_step_seconds", "Duration of the last step"),
     "compute_seconds": ("hyperpod_training_compute_seconds", "This rank's own work, without what it waits for others"),
     "tokens_per_second": ("hyperpod_training_tokens_per_second", "Tokens of all ranks together, by the last step"),
+    "mfu": ("hyperpod_training_mfu", "Model FLOPs utilization of the last step, 1 at the GPUs' peak"),
     "loss": ("hyperpod_training_loss", "Loss of the last step"),
     "checkpoint_seconds": ("hyperpod_training_checkpoint_seconds", "Duration of the last checkpoint"),
     "checkpoint_time_seconds": ("hyperpod_training_checkpoint_time_seconds", "When it was complete"),

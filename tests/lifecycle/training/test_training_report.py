@@ -36,7 +36,7 @@ def test_the_node_understands_every_number_that_a_rank_tells(reports: ModuleType
     report = reports.Report(3, {"HYPERPOD_TRAINING_REPORTS": str(folder)})
     report.begin()
     report.computed()
-    seconds = report.step(5, 1000, 2.5)
+    seconds = report.step(5, 1000, 2.5, flops=6e9, peak=8e12)
     with report.checkpoint():
         pass
     assert [path.name for path in folder.iterdir()] == ["rank-3.json"]
@@ -44,6 +44,10 @@ def test_the_node_understands_every_number_that_a_rank_tells(reports: ModuleType
     assert set(told) == set(training.FIELDS)
     assert (told["step"], told["loss"], told["step_seconds"]) == (5, 2.5, seconds)
     assert told["tokens_per_second"] == pytest.approx(1000 / seconds)
+    assert told["mfu"] == pytest.approx(6e9 * told["tokens_per_second"] / 8e12)
+    assert report.line() == (
+        f"step 5: loss 2.5000, {seconds * 1000:.0f} ms, {1000 / seconds:,.0f} tokens/s, MFU {told['mfu']:.1%}"
+    )
     assert 0 <= told["compute_seconds"] <= seconds
     assert "training" not in writer.write(host, "node")
     assert 'hyperpod_training_step{hpc_job="7",rank="3"} 5\n' in host.text(f"{writer.FOLDER}/training.prom")
@@ -104,7 +108,7 @@ def test_in_a_pod_one_rank_serves_what_all_of_them_told(reports: ModuleType, tmp
     for rank in ranks:
         rank.begin()
         rank.computed()
-        rank.step(5, 1000, 2.5)
+        rank.step(5, 1000, 2.5, peak=1e12)
         with rank.checkpoint():
             pass
     said = scraped(port).splitlines()
