@@ -10,13 +10,17 @@ from .. import target
 from ..failures import Exit, bad_input
 from ..jobs import pull as pulling
 from ..jobs.requests import find_group
-from ..kubernetes.image import build, plan, pushed, repository_of
+from ..jobs.specs import JOBS
+from ..kubernetes.image import RECIPE, build, plan, pushed, repository_of
 from ..terminal import console
 from .running_jobs import Kubeconfig, api_of
 
 
 def image_command(
     stack: console.Stack,
+    job: Annotated[
+        str | None, typer.Option("--for", metavar="JOB", help="A job that needs an image of its own: torchtitan.")
+    ] = None,
     build_now: Annotated[
         bool, typer.Option("--build", help="Build and push the image; needs Docker and 60 GB of disk space.")
     ] = False,
@@ -30,9 +34,10 @@ def image_command(
     \b
       hyperpod job image eks-gpu
       hyperpod job image eks-gpu --build
+      hyperpod job image eks-gpu --for torchtitan --build
     """
     chosen = target.load(stack)
-    wanted = plan(repository_of(chosen))
+    wanted = plan(repository_of(chosen), recipe=_recipe(job))
     if build_now:
         build(chosen, wanted)
     wanted = pushed(chosen, wanted)
@@ -47,9 +52,17 @@ def image_command(
         )
         for command in wanted.commands:
             console.say(shlex.join(command))
-        console.note(f"Then: hyperpod job run {stack} nccl-tests --image {wanted.image}")
+        console.note(f"Then: hyperpod job run {stack} {job or 'nccl-tests'} --image {wanted.image}")
     else:
         console.say(wanted.image)
+
+
+def _recipe(job: str | None) -> str:
+    """The folder that makes a job's image. Raises Failure for a job without one of its own."""
+    own = {name: one.recipe for name, one in JOBS.items() if one.recipe}
+    if job is not None and job not in own:
+        raise bad_input(f"{job} needs no image of its own", f"--for is for {', '.join(own)}")
+    return own[job] if job else RECIPE
 
 
 def pull_command(

@@ -88,6 +88,10 @@ class Wanted:
 
     def objects(self) -> list[dict[str, Any]]:
         """Its objects for Kubernetes. Raises Failure where this stack cannot run it so."""
+        known = JOBS.get(self.name)
+        if not self.job and known and known.recipe and not self.choices.image:
+            build = f"hyperpod job image {self.target.stack} --for {self.name} --build"
+            raise bad_input(f"no public image has what {self.name} imports", f"{build}, then --image IMAGE")
         return self._asked(render.render)
 
     def submission(self) -> batch.Submission:

@@ -101,7 +101,7 @@ class Job:
 
     Of torchrun it starts ``script``, by default the first of ``scripts``, after the line ``before``; without ``out`` it
     gives the script no such argument. An ``elastic`` one can continue on another number of nodes. ``progress`` matches
-    the lines with its loss.
+    the lines with its loss. ``recipe`` is the folder that makes its image, where no public one has all it imports.
     """
 
     title: str
@@ -116,6 +116,7 @@ class Job:
     token: bool = False
     elastic: bool = False
     progress: str = ""
+    recipe: str = ""
     deadline: int | None = None
     batch: Batch | None = None
 

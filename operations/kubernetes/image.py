@@ -15,7 +15,7 @@ from ..target import Target
 from ..terminal import console
 
 ROOT = Path(__file__).parents[2]
-RECIPE = Path("jobs/image")
+RECIPE = "jobs/image"
 # The architecture of the Dockerfile's base image.
 PLATFORM = "linux/amd64"
 _TAG_LENGTH = 12
@@ -38,14 +38,14 @@ def tag(folder: Path) -> str:
     return digest.hexdigest()[:_TAG_LENGTH]
 
 
-def plan(repository: str, root: Path = ROOT) -> Plan:
+def plan(repository: str, root: Path = ROOT, recipe: str = RECIPE) -> Plan:
     """How the image is built and pushed. ``repository`` is the stack's output trainingRepository."""
-    image = f"{repository}:{tag(root / RECIPE)}"
+    image = f"{repository}:{tag(root / recipe)}"
     return Plan(
         image=image,
         registry=repository.split("/")[0],
         commands=(
-            ("docker", "build", "--platform", PLATFORM, "--tag", image, str(RECIPE)),
+            ("docker", "build", "--platform", PLATFORM, "--tag", image, recipe),
             ("docker", "push", image),
         ),
     )

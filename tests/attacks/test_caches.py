@@ -12,6 +12,7 @@ from tests.lifecycle.rig import LIFECYCLE
 # Each job that has one: its cache, and the variable that names another.
 CACHES = {
     "fsdp_llama.sbatch": ("huggingface", "HF_HOME"),
+    "trainer.sbatch": ("huggingface", "HF_HOME"),
     "neuron.sbatch": ("neuron-cache", "NEURON_COMPILE_CACHE_URL"),
 }
 OWN_FOLDER = LIFECYCLE / "training/own_folder.sh"

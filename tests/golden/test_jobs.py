@@ -35,5 +35,5 @@ def test_a_teams_jobs_go_through_its_queue_to_the_group_that_they_are_for() -> N
             (container,) = pod["containers"]
             assert container["envFrom"] == [{"configMapRef": {"name": "environment-fast"}}]
             # This stack's scraper asks training jobs for their figures.
-            trains = name in ("nanogpt", "fsdp-llama", "nemo")
+            trains = name in ("nanogpt", "fsdp-llama", "nemo", "torchtitan", "lora")
             assert container.get("ports", []) == [{"containerPort": 9450, "name": "hyperpod-metric"}] * trains, name

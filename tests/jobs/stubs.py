@@ -151,3 +151,94 @@ def nemo() -> None:
     module("lightning.pytorch", Callback=object)
     module("nemo_run", run=run, Config=lambda kind, **given: kind(**given))
     module("nemo.collections.llm", llama3_8b=types.SimpleNamespace(pretrain_recipe=recipe))
+
+
+def torchtitan() -> None:
+    """TorchTitan 0.2.2: four ranks, two stages of a pipeline; two steps, a line of the log and a checkpoint."""
+    import torch
+
+    class Manager:
+        def _should_save(self, _, last_step):
+            return last_step
+
+        def save(self, _, last_step=False):
+            assert last_step
+
+    class Metrics:
+        num_flops_per_token, gpu_peak_flops = 1e9, 2e12
+        parallel_dims = types.SimpleNamespace(non_data_parallel_size=2, pp=2)
+
+        def log(self, _, loss, worst, norm, extra_metrics=None):
+            assert (loss, worst, norm, extra_metrics) == (2.5, 3.5, 1.0, {"lr": 1})
+
+    class Trainer:
+        def __init__(self):
+            self.device, self.ntokens_seen, self.metrics_processor = torch.device("cpu"), 100, Metrics()
+
+        def train_step(self, data):
+            self.ntokens_seen += 1000
+            if data == "logged":
+                self.metrics_processor.log(2, 2.5, 3.5, 1.0, extra_metrics={"lr": 1})
+
+    class ConfigManager:
+        def parse_args(self, words):
+            return words
+
+    def main(kind):
+        print(*ConfigManager().parse_args())
+        trainer, manager = kind(), Manager()
+        for number, data in enumerate(("", "logged"), 1):
+            trainer.train_step(data)
+            manager.save(number, last_step=number == 2)
+
+    module("torchtitan.components.checkpoint", CheckpointManager=Manager)
+    module("torchtitan.components.metrics", MetricsProcessor=Metrics)
+    module("torchtitan.config", ConfigManager=ConfigManager)
+    module("torchtitan.train", Trainer=Trainer, main=main)
+
+
+def trl() -> None:
+    """transformers 5.3 and trl 0.28: two ranks, two steps, a line of the log and a checkpoint."""
+    import torch
+
+    class Model:
+        device = torch.device("cpu")
+
+        def parameters(self):
+            return [torch.zeros(10, requires_grad=True), torch.zeros(90)]
+
+        def num_parameters(self, exclude_embeddings):
+            return 100 if exclude_embeddings else 200
+
+    class Trainer:
+        def __init__(self):
+            self.model, self.args, self._callbacks = Model(), types.SimpleNamespace(world_size=2), []
+
+        def is_world_process_zero(self):
+            return True
+
+        def add_callback(self, one):
+            self._callbacks.append(one)
+
+        def train(self, resume_from_checkpoint=None):
+            print("from", resume_from_checkpoint)
+            state = types.SimpleNamespace(global_step=2, is_world_process_zero=True)
+            line = {"loss": 2.5, "num_tokens": 2000.0}
+            for one in self._callbacks:
+                for _ in range(2):
+                    one.on_step_begin(None, state, None, model=None)
+                    one.on_step_end(None, state, None)
+                one.on_log(None, state, None, logs=line)
+                one.on_evaluate(None, state, None)
+                one.on_save(None, state, None)
+                one.on_log(None, state, None, logs={"train_runtime": 1.0})
+
+    def main(*words):
+        print(*words)
+        Trainer().train()
+
+    parser = types.SimpleNamespace(parse_args_and_config=lambda words: words)
+    torch.cuda.is_available, torch.cuda.get_device_name = (lambda: True), (lambda: "NVIDIA L40S")
+    torch.cuda.synchronize = lambda: None
+    module("transformers", Trainer=Trainer, TrainerCallback=object)
+    module("trl.scripts.sft", make_parser=lambda: parser, main=main)

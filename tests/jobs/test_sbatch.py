@@ -33,7 +33,10 @@ printf '%s\\0' "$@" '' >> "$CALLS"
 echo "${FI_EFA_USE_HUGE_PAGE-unset}" > "$CALLS.huge"
 exit "${SRUN_CODE:-0}"
 """
-GIVEN = {"nemo.sbatch": {"NEMO_PYTHON": "/fsx/nemo/bin/python"}}
+GIVEN = {
+    "nemo.sbatch": {"NEMO_PYTHON": "/fsx/nemo/bin/python"},
+    "trainer.sbatch": {"PYTHON": "/fsx/envs/lora/bin/python"},
+}
 
 
 def submit(tmp_path: Path, name: str, *arguments: str, hyperpod: bool = False, **environment: str) -> list[str]:
@@ -100,12 +103,13 @@ def test_on_hyperpod_srun_is_resumed_by_hyperpod(tmp_path: Path, name: str, hype
     assert ("--auto-resume=1" in submit(tmp_path, name, hyperpod=hyperpod)) is hyperpod
 
 
-def test_a_data_loader_that_forks_needs_no_second_set_of_huge_pages(tmp_path: Path) -> None:
-    submit(tmp_path, "nemo.sbatch")
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_data_loader_that_forks_needs_no_second_set_of_huge_pages(tmp_path: Path, name: str) -> None:
+    submit(tmp_path, name)
     assert (tmp_path / "calls.huge").read_text() == "0\n"
     for left in (tmp_path / "calls", tmp_path / "here"):
         shutil.rmtree(left) if left.is_dir() else left.unlink()
-    submit(tmp_path, "nemo.sbatch", FI_EFA_USE_HUGE_PAGE="1")
+    submit(tmp_path, name, FI_EFA_USE_HUGE_PAGE="1")
     assert (tmp_path / "calls.huge").read_text() == "1\n"
 
 
@@ -248,7 +252,7 @@ def test_no_rank_listens_on_a_port_that_linux_gives_to_others() -> None:
     """Linux, ip-sysctl.rst, ip_local_port_range: 32768 to 60999, among them those of srun on the first node."""
     ours = (*FILES, *(ROOT / "lifecycle" / name for name in ("hyperpod_commands/nanogpt.py", "training/gloo_sweep.py")))
     found = re.findall(r"\b(\d{5}) \+ .*?% (\d+)", "".join(path.read_text() for path in ours))
-    assert len(found) == 7, found
+    assert len(found) == 8, found
     assert max(int(first) + int(count) for first, count in found) + 7 < 32768
 
 
@@ -290,6 +294,26 @@ def test_a_script_of_ones_own_gets_a_process_for_each_device(
         "--master_addr first --master_port 20049 train.py --steps 5 5"
     )
     assert said[-1] == "5 5"
+
+
+def test_a_rank_for_each_gpu_trains_in_the_folder_of_the_job_that_resumes_it(tmp_path: Path) -> None:
+    call = submit(tmp_path, "trainer.sbatch", "lora_train.py", "--max_steps", "5 5")
+    script, name, *words = call[call.index("bash") + 2 :]
+    assert words == [f"{tmp_path}/checkpoints/it-7", "lora_train.py", "--max_steps", "5 5"]
+    values = {"HERE": "/here", "SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_GPUS_ON_NODE": "8", "PATH": "/bin"}
+    values |= {"MASTER_ADDR": "first", "MASTER_PORT": "20049", "PYTHON": "/fsx/envs/lora/bin/python"}
+    told = script.replace("exec ", "printf '%s\n' ")
+    done = subprocess.run(["bash", "-c", told, name, *words], env=values, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "/fsx/envs/lora/bin/python", "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "8",
+        "--node_rank", "1", "--master_addr", "first", "--master_port", "20049",
+        "/here/lora_train.py", "--out", f"{tmp_path}/checkpoints/it-7", "--max_steps", "5 5",
+    ]  # fmt: skip
+
+
+def test_a_trainer_that_no_python_has_is_refused_before_it_starts(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="neither CONTAINER_IMAGE nor PYTHON is set"):
+        submit(tmp_path, "trainer.sbatch", "lora_train.py", PYTHON="")
 
 
 def test_a_test_of_the_projects_runs_in_the_jobs_own_allocation(tmp_path: Path) -> None:

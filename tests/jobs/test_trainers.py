@@ -292,6 +292,56 @@ def test_nemo_runs_its_recipe_in_the_processes_that_slurm_started_and_resumes(tm
     assert told["compute_seconds"] > 0
 
 
+RANKS = {"RANK": "2", "WORLD_SIZE": "4"}
+
+
+def test_torchtitan_trains_in_the_jobs_folder_and_tells_its_figures(tmp_path: Path) -> None:
+    given = {**RANKS, "HYPERPOD_TRAINING_REPORTS": str(tmp_path)}
+    options = ("--out", "/out", "--training.steps", "70")
+    said = train("torchtitan_train.py", ("torchtitan",), *options, **given).splitlines()
+    assert said[0].startswith("--checkpoint.enable --checkpoint.keep_latest_k 2 ")
+    assert "--model.flavor 8B" in said[0]
+    assert said[0].endswith("--job.dump_folder /out --training.steps 70")
+    told = json.loads((tmp_path / "rank-2.json").read_text())
+    assert (told["step"], told["loss"]) == (2, 2.5)
+    # 1000 a step and rank, and two ranks have the same.
+    assert told["tokens_per_second"] * told["step_seconds"] == pytest.approx(2000)
+    assert told["mfu"] == pytest.approx(1e9 * told["tokens_per_second"] / (4 * 2e12))
+    assert {"checkpoint_seconds", "compute_seconds"} <= told.keys()
+    # The first rank of the last stage, which knows the loss.
+    assert re.fullmatch(r"step 2: loss 2\.5000, \d+ ms, [\d,]+ tokens/s, MFU [\d.]+%", said[1])
+    first = train("torchtitan_train.py", ("torchtitan",), *options, **{**given, "RANK": "1"}).splitlines()
+    assert len(first) == 1
+    assert "loss" not in json.loads((tmp_path / "rank-1.json").read_text())
+
+
+def test_a_file_of_torchtitans_options_says_which_model(tmp_path: Path) -> None:
+    said = train("torchtitan_train.py", ("torchtitan",), "--out", "/out", "--job.config_file=/fsx/70b.toml", **RANKS)
+    assert "--model" not in said
+    assert "--checkpoint.enable" in said
+
+
+def test_lora_resumes_from_the_newest_complete_checkpoint_and_tells_its_figures(tmp_path: Path) -> None:
+    out, given = tmp_path / "out", {**RANKS, "RANK": "0", "HYPERPOD_TRAINING_REPORTS": str(tmp_path)}
+    options = ("--out", str(out), "--max_steps", "70")
+    said = train("lora_train.py", ("trl",), *options, **given).splitlines()
+    assert said[0].startswith("--use_peft ")
+    assert said[0].endswith(f"--output_dir {out} --max_steps 70")
+    assert said[1:3] == ["started", "from None"]
+    told = json.loads((tmp_path / "rank-0.json").read_text())
+    assert (told["step"], told["loss"]) == (2, 2.5)
+    assert told["tokens_per_second"] * told["step_seconds"] == pytest.approx(1000)
+    # Four for a frozen parameter, six for a trained one.
+    assert told["mfu"] == pytest.approx((4 * 90 + 6 * 10) * told["tokens_per_second"] / (2 * 362e12))
+    assert {"checkpoint_seconds", "compute_seconds"} <= told.keys()
+    assert re.match(r"step 2: loss 2\.5000, ", said[3])
+    for name in ("checkpoint-90", "checkpoint-100"):
+        (out / name).mkdir(parents=True)
+        (out / name / "trainer_state.json").touch()
+    (out / "checkpoint-110").mkdir()  # It was not complete when its node was lost.
+    assert f"from {out}/checkpoint-100" in train("lora_train.py", ("trl",), *options, **given)
+
+
 BAIT = """
 import pickle, sys, torch
 

@@ -89,6 +89,8 @@ def test_sagemakers_operator_is_told_the_range_of_an_elastic_job() -> None:
 LINES = {
     "nanogpt": "iter 10: loss 2.5013, 63 ms",
     "fsdp-llama": "step 10: loss 11.7612, 2310 ms, 104,211 tokens/s",
+    "torchtitan": "step 10: loss 7.4586, 812 ms, 40,353 tokens/s, MFU 41.3%",
+    "lora": "step 10: loss 4.5538, 236 ms, 1,086 tokens/s",
     # NVIDIA-NeMo/Speech, pull request 10128.
     "nemo": "Training epoch 0, iteration 1/9 | lr: 0.0006 | global_step: 1 | reduced_train_loss: 9.761",
 }

@@ -100,17 +100,32 @@ def test_without_docker_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "Docker is not installed" in ended(Exit.CANNOT_KNOW, "job", "image", "eks-gpu", "--build")[1]
 
 
+@pytest.mark.usefixtures("registry")
+def test_a_trainer_that_no_public_image_has_is_refused_until_its_own_image_is_named() -> None:
+    missing = ended(Exit.BAD_INPUT, "job", "print", "eks-gpu", "torchtitan")[1]
+    assert "no public image has what torchtitan imports" in missing
+    command = "hyperpod job image eks-gpu --for torchtitan --build"
+    assert command in missing
+    out, _ = ended(Exit.GOOD, *command.split()[1:-1])
+    assert f"{image.tag(ROOT / 'jobs/image-torchtitan')} jobs/image-torchtitan" in out
+    assert "torchtitan_train.py" in ended(Exit.GOOD, "job", "print", "eks-gpu", "torchtitan", "--image", "a:1")[0]
+    assert "--for is for torchtitan" in ended(Exit.BAD_INPUT, "job", "image", "eks-gpu", "--for", "nemo")[1]
+
+
 @pytest.mark.parametrize(("stack", "word"), [("dev", "Slurm"), ("eks-trainium", "for GPUs")])
 def test_a_stack_that_has_no_use_for_it_is_told(stack: str, word: str) -> None:
     assert word in ended(Exit.BAD_INPUT, "job", "image", stack)[1]
 
 
-def test_the_recipe_has_the_base_that_the_jobs_use_and_everything_in_it_is_pinned() -> None:
-    text = (ROOT / "jobs/image/Dockerfile").read_text()
+@pytest.mark.parametrize(
+    ("job", "recipe"), [("nanogpt", image.RECIPE), *((name, job.recipe) for name, job in JOBS.items() if job.recipe)]
+)
+def test_a_recipe_has_the_base_that_its_jobs_use_and_everything_in_it_is_pinned(job: str, recipe: str) -> None:
+    text = (ROOT / recipe / "Dockerfile").read_text()
     base = re.search(r"^ARG BASE=(\S+)", text, re.MULTILINE)
     assert base
-    assert base[1] == JOBS["nanogpt"].image("gpu", config("eks-gpu").region)
-    for line in (ROOT / "jobs/image/requirements.txt").read_text().splitlines():
+    assert base[1] == JOBS[job].image("gpu", config("eks-gpu").region)
+    for line in (ROOT / recipe / "requirements.txt").read_text().splitlines():
         if not line.startswith("#"):
             assert re.fullmatch(r"[\w-]+==[\w.]+ +# .+", line), line
 

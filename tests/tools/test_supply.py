@@ -147,7 +147,8 @@ def images() -> set[str]:
         elif isinstance(value, str) and (key in ("image", "hmaimage", "repository") or value.startswith("oci://")):
             yield value
 
-    found = set(re.findall(r"^ARG BASE=(\S+)", (ROOT / "jobs" / "image" / "Dockerfile").read_text(), re.M))
+    recipes = (ROOT / "jobs").glob("image*/Dockerfile")
+    found = {base for recipe in recipes for base in re.findall(r"^ARG BASE=(\S+)", recipe.read_text(), re.M)}
     # What a verb starts is in no stack.
     found.add(device_pods.IMAGE)
     for name in GOLDEN:
