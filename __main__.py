@@ -23,6 +23,7 @@ from components.kubernetes.eks import Eks, EksArgs
 from components.network.security_groups import SecurityGroups, SecurityGroupsArgs
 from components.network.vpc import Network, NetworkArgs
 from components.nodes.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
+from components.observability.mlflow import Mlflow, MlflowArgs
 from components.observability.workspaces import Observability, ObservabilityArgs
 from components.security import bucket_writers
 from components.security.encryption import EncryptionArgs, customer_key
@@ -108,6 +109,10 @@ identity = Identity(
     ),
     shared,
 )
+tracker = None
+if settings.observability.mlflow:
+    tracker = Mlflow("mlflow", MlflowArgs(context=context, worker_role=identity.role_arns["worker"]), shared)
+    context = replace(context, tracking=tracker.tracking)
 accounting = None
 if accounts and settings.slurm.on_rds:
     accounting = AccountingDatabase(
@@ -194,6 +199,7 @@ outputs: dict[str, Any] = {
     **network.outputs,
     **storage.outputs,
     **(metrics.outputs if metrics else {}),
+    **(tracker.outputs if tracker else {}),
     **(accounting.outputs if accounting else {}),
     "clusterName": name.cluster,
     "clusterArn": cluster.arn,

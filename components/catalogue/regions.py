@@ -21,7 +21,8 @@ class Region:
     ``zone_ids`` are what EC2 DescribeAvailabilityZones lists, in order. ``eks_unsupported_zone_ids`` may name zones
     that only old accounts still see, which ``zone_ids`` therefore lacks. The accounts are AWS's own. Their private
     registries in this region hold the images of EKS's charts, of the Deep Learning Containers, and of HyperPod's health
-    monitoring agent (None where AWS publishes none). ``grafana``: whether the region has Amazon Managed Grafana.
+    monitoring agent (None where AWS publishes none). ``grafana``: whether the region has Amazon Managed Grafana;
+    ``mlflow``: whether it has SageMaker's MLflow Apps.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Region:
     deep_learning_account: str
     health_agent_account: str | None = None
     grafana: bool
+    mlflow: bool
     source: str
 
     @property

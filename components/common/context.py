@@ -26,13 +26,21 @@ class Prometheus:
         return self.endpoint.apply(lambda url: f"{url}api/v1/remote_write")
 
 
+@dataclass(frozen=True)
+class Tracking:
+    """The MLflow App that jobs log to. ``job_role`` is the role of Slurm's jobs for it; on EKS, pods have their own."""
+
+    arn: Output[str]
+    job_role: Output[str] | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Context:
     """Shared by all components of a stack: the names of its resources, its region and account, the zone of its nodes,
     its tags, the permissions boundary of its roles, and whether the engine protects it (``protect``).
 
-    ``key`` is the ARN of the customer key that encrypts everything, if any, and ``prometheus`` the workspace that
-    receives metrics, if any.
+    ``key`` is the ARN of the customer key that encrypts everything, if any, ``prometheus`` the workspace that receives
+    metrics, if any, and ``tracking`` the app that jobs log to, if any.
     """
 
     names: Names
@@ -45,6 +53,7 @@ class Context:
     protect: bool = False
     key: Output[str] | None = None
     prometheus: Prometheus | None = None
+    tracking: Tracking | None = None
 
     @property
     def partition(self) -> str:

@@ -39,6 +39,8 @@ RoleKind: TypeAlias = Literal[
     "operator",
     "metrics",
     "karpenter",
+    "mlflow",
+    "mlflow-job",
 ]
 ROLE_KINDS: tuple[RoleKind, ...] = get_args(RoleKind)
 
@@ -60,6 +62,11 @@ class Names:
     def bucket(self) -> str:
         """HyperPod accepts lifecycle scripts only from buckets whose name begins with ``sagemaker-``."""
         return f"sagemaker-{self.cluster}-{self.region}-{self.digest}"
+
+    @property
+    def artifacts(self) -> str:
+        """The bucket of MLflow's files. SageMaker's managed policies let its users write every ``sagemaker-*``."""
+        return f"mlflow-{self.cluster}-{self.region}-{self.digest}"
 
     def document(self, script: str) -> str:
         """Return an SSM document's name.

@@ -59,7 +59,13 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
             settings.security, region, orchestrator=orchestrator, own_roles=role is None, continuous=continuous
         ),
         recovery_problems(settings.health_policy, settings.node_recovery),
-        observability_problems(settings.observability, region, orchestrator=orchestrator, own_key=bool(key)),
+        observability_problems(
+            settings.observability,
+            region,
+            orchestrator=orchestrator,
+            own_key=bool(key),
+            closed=settings.network.closed,
+        ),
         alert_problems(settings.alerts, region),
         _tags(settings),
     )

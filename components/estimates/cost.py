@@ -159,6 +159,8 @@ def usage(config: Config) -> dict[str, tuple[str, ...]]:
     if settings.observability.grafana == "create":
         found["more editors of Grafana"] = ("amg_editor",)
         found["its viewers"] = ("amg_viewer",)
+    if settings.observability.mlflow:
+        found["MLflow's files"] = ("s3_storage",)
     if settings.alerts.wanted:
         found["each metric with an alarm"] = ("cloudwatch_alarm",)
         found["CloudWatch's dashboard"] = ("cloudwatch_dashboard",)

@@ -6,6 +6,8 @@ from ..workers.instance_groups import InstanceGroup
 
 # Amazon VPC CNI: a pod's only interface.
 POD_INTERFACE = "eth0"
+# The ConfigMap with the address of the stack's MLflow App, in each training namespace.
+TRACKING_MAP = "mlflow"
 
 
 def config_map_name(group: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pulumi
 import pulumi_aws as aws
+from hyperpod_node.facts.model import Mlflow
 from hyperpod_node.health import own
 from hyperpod_node.slurm import containers
 from pulumi import Asset, ComponentResource, FileAsset, Input, Output, ResourceOptions, StringAsset
@@ -18,13 +19,12 @@ from ..config import Config
 from ..health import own_checks
 from ..schema.folders import OF_UNIX, has_windows_line_ends
 from ..slurm import container_packages
+from ..storage import private_bucket
 from . import provisioning
 
 PREFIX = "lifecycle"
 # Versions let you restore a script; nobody needs a superseded one for longer than a quarter.
 OLD_VERSIONS_DAYS = 90
-# An upload that a lost connection cut short costs storage until somebody ends it.
-_UNFINISHED_DAYS = 7
 # An object has at most ten tags (Amazon S3 User Guide, "Categorizing your objects using tags"), and the provider's
 # default tags may be more. The bucket has them.
 _UNTAGGED = aws.s3.BucketObjectv2OverrideProviderArgs(
@@ -110,24 +110,11 @@ class LifecycleBucket(ComponentResource):
 
     def _settings(self, bucket: aws.s3.Bucket, args: LifecycleBucketArgs) -> list[pulumi.Resource]:
         name, child = self._name, ResourceOptions(parent=self)
-        closed = aws.s3.BucketPublicAccessBlock(
-            f"{name}-private",
-            bucket=bucket.bucket,
-            block_public_acls=True,
-            block_public_policy=True,
-            ignore_public_acls=True,
-            restrict_public_buckets=True,
-            opts=child,
-        )
+        closed = private_bucket.close(name, bucket, child)
         versioning = aws.s3.BucketVersioning(
             f"{name}-versions", bucket=bucket.bucket, versioning_configuration={"status": "Enabled"}, opts=child
         )
-        encryption = aws.s3.BucketServerSideEncryptionConfiguration(
-            f"{name}-encryption",
-            bucket=bucket.bucket,
-            rules=[_encryption(args.context.key)],
-            opts=child,
-        )
+        encryption = private_bucket.encrypt(name, bucket, args.context.key, child)
         policy = aws.s3.BucketPolicy(
             f"{name}-policy",
             bucket=bucket.bucket,
@@ -144,7 +131,7 @@ class LifecycleBucket(ComponentResource):
                     "status": "Enabled",
                     "filter": {"prefix": ""},
                     "noncurrent_version_expiration": {"noncurrent_days": OLD_VERSIONS_DAYS},
-                    "abort_incomplete_multipart_upload": {"days_after_initiation": _UNFINISHED_DAYS},
+                    "abort_incomplete_multipart_upload": {"days_after_initiation": private_bucket.UNFINISHED_DAYS},
                 }
             ],
             opts=ResourceOptions(parent=self, depends_on=[versioning]),
@@ -161,24 +148,16 @@ class LifecycleBucket(ComponentResource):
 
 
 def _parameters(args: LifecycleBucketArgs) -> Output[Asset]:
-    """Render the nodes' facts. A workspace's address is known once the workspace exists."""
+    """Render the nodes' facts. The addresses of a workspace and of an app are known once these exist."""
     context = args.context
-    workspace = context.nodes_write_to
-    return Output.from_input(workspace.remote_write_url if workspace else None).apply(
-        lambda url: StringAsset(provisioning.render(args.config, context.names, url))
-    )
-
-
-def _encryption(key: Output[str] | None) -> aws.s3.BucketServerSideEncryptionConfigurationRuleArgs:
-    """Encrypt with the customer key and a bucket key, which saves a request to KMS for each object; otherwise with S3's
-    own.
-    """
-    default = aws.s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs
-    return aws.s3.BucketServerSideEncryptionConfigurationRuleArgs(
-        apply_server_side_encryption_by_default=default(
-            sse_algorithm="AES256" if key is None else "aws:kms", kms_master_key_id=key
-        ),
-        bucket_key_enabled=None if key is None else True,
+    workspace, tracking = context.nodes_write_to, context.tracking
+    url = Output.from_input(workspace.remote_write_url if workspace else None)
+    # On EKS, pods are told, and not nodes (kubernetes/teams/training_namespace.py).
+    app = [tracking.arn, tracking.job_role] if tracking and tracking.job_role else []
+    return Output.all(url, *app).apply(
+        lambda known: StringAsset(
+            provisioning.render(args.config, context.names, known[0], Mlflow(*known[1:]) if app else None)
+        )
     )
 
 
@@ -191,14 +170,6 @@ def bucket_policy(context: Context, writers: Sequence[str], role: str | None) ->
     bucket = f"arn:{context.partition}:s3:::{context.names.bucket}"
     arns = [bucket, f"{bucket}/*"]
     own_roles = f"arn:{context.partition}:iam::{context.account}:role/{context.names.any_role}"
-    tls = {
-        "Sid": "TlsOnly",
-        "Effect": "Deny",
-        "Principal": "*",
-        "Action": "s3:*",
-        "Resource": arns,
-        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-    }
     # A condition, not a principal: S3 refuses a policy that names a role which does not exist yet.
     read_only = {
         "Sid": "NodesReadOnly",
@@ -219,7 +190,7 @@ def bucket_policy(context: Context, writers: Sequence[str], role: str | None) ->
             "Bool": {"aws:PrincipalIsAWSService": "false"},
         },
     }
-    return document([tls, read_only, writers_only])
+    return document([private_bucket.tls_only(arns), read_only, writers_only])
 
 
 def scripts() -> Path:

@@ -15,6 +15,7 @@ from hyperpod_node.facts.model import (
     Default,
     ExtraConf,
     Group,
+    Mlflow,
     Parameters,
     People,
     Person,
@@ -33,12 +34,14 @@ from ..workers.instance_groups import InstanceGroup
 FILE_NAME, PEOPLE_FILE, CONF_FILE = parameters.FILE_NAME, people.FILE_NAME, extra_conf.FILE_NAME
 
 
-def render(config: Config, names: Names, remote_write_url: str | None = None) -> str:
+def render(config: Config, names: Names, remote_write_url: str | None = None, mlflow: Mlflow | None = None) -> str:
     """Return the file's text."""
-    return parameters.render(facts(config, names, remote_write_url))
+    return parameters.render(facts(config, names, remote_write_url, mlflow))
 
 
-def facts(config: Config, names: Names, remote_write_url: str | None = None) -> Parameters:
+def facts(
+    config: Config, names: Names, remote_write_url: str | None = None, mlflow: Mlflow | None = None
+) -> Parameters:
     """Return a node's facts. It finds the file system by its tag, the cluster's id: the file system's own id is not
     known before the nodes start, and they do not wait for it.
     """
@@ -66,6 +69,7 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         accounting=accounting(config),
         shared_queue=settings.slurm.shared_queue,
         setup=settings.slurm.setup,
+        mlflow=mlflow,
     )
 
 

@@ -10,9 +10,11 @@ _KEY = "hyperpod:observability"
 
 
 def observability_problems(
-    chosen: Observability, region: Region | None, *, orchestrator: str, own_key: bool
+    chosen: Observability, region: Region | None, *, orchestrator: str, own_key: bool, closed: bool
 ) -> Iterator[Problem]:
-    """Yield every problem of the keys of metrics. ``own_key``: the stack's storage has a customer key."""
+    """Yield every problem of the keys of metrics. ``own_key``: the stack's storage has a customer key; ``closed``:
+    nodes have no way out.
+    """
     if (arn := chosen.existing_prometheus) and region and arn.split(":")[1:4:2] != [region.partition, region.name]:
         yield Problem(
             key=f"{_KEY}.prometheus",
@@ -32,6 +34,7 @@ def observability_problems(
             fix="leave grafana out, and let a Grafana of your own query the workspace",
         )
     yield from _authentication(chosen)
+    yield from _mlflow(chosen, region, own_key=own_key, closed=closed)
     if chosen.logs and orchestrator == "slurm":
         yield Problem(key=f"{_KEY}.logs", what="is for pods", fix="leave it out with orchestrator slurm")
     elif chosen.logs and not chosen.with_prometheus:
@@ -69,6 +72,28 @@ def _scraper(chosen: Observability, orchestrator: str, *, own_key: bool) -> Iter
             key=key,
             what="does not write to a workspace that is encrypted with a customer key (security.kmsKey)",
             fix="leave one of the two out, or let observability.prometheus be a workspace without such a key",
+        )
+
+
+def _mlflow(chosen: Observability, region: Region | None, *, own_key: bool, closed: bool) -> Iterator[Problem]:
+    if not chosen.mlflow:
+        return
+    key, fix = f"{_KEY}.mlflow", "leave it out, and let jobs log to an MLflow of your own (MLFLOW_TRACKING_URI)"
+    if region and not region.mlflow:
+        yield Problem(key=key, what=f"SageMaker has no MLflow Apps in {region.name}", fix=fix)
+    if own_key:
+        # CreateMlflowApp has KmsKeyId; the type in CloudFormation's registry and pulumi-aws 7.51.1 do not.
+        yield Problem(
+            key=key,
+            what="would keep its experiments with a key of AWS's, and not with the stack's (security.kmsKey)",
+            fix="leave one of the two out",
+        )
+    if closed:
+        # SageMaker Developer Guide, "Connect to SageMaker AI Within your VPC": no endpoint service for MLflow Apps.
+        yield Problem(
+            key=key,
+            what="no interface endpoint leads to MLflow Apps, and nodes have no other way out",
+            fix="set network.egress to open, or leave it out",
         )
 
 

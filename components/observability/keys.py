@@ -52,6 +52,16 @@ class Observability(Model):
     reads the metrics of training jobs' pods, which the add-on does not. everything: also the kubelets and your own
     exporters, in place of the add-on, in regions without it. EKS only; needs `prometheus`."""
 
+    mlflow: Annotated[
+        StrictBool,
+        Change(
+            "in place",
+            "in place, with Slurm for nodes that boot afterwards; false deletes all experiments and files",
+        ),
+    ] = False
+    """Create an MLflow App of SageMaker's, to which the project's trainers and your own jobs log. It costs nothing by
+    the hour; its files cost what S3 does. Not with `security.kmsKey`, and not without a way out of the VPC."""
+
     @property
     def with_prometheus(self) -> bool:
         """Whether metrics go to a Prometheus workspace."""

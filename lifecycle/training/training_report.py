@@ -2,16 +2,22 @@
 also notices that the rank's time is nearly up.
 
 In a pod nobody reads the folder, so one rank of the pod serves all reports over HTTP. Without that folder, as outside
-of a Slurm job with metrics, a rank only measures. It never ends the training.
+of a Slurm job with metrics, a rank only measures. Where MLFLOW_TRACKING_URI says so, the first rank also logs to
+MLflow. It never ends the training.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import http.server
+import importlib
+import importlib.util
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -24,6 +30,10 @@ EXPOSITION = "text/plain; version=0.0.4"
 # A rank's own work: products of two square matrices of so many rows, the fastest of some rounds. With 300 TFLOPS a
 # round takes 2 ms, of the seconds that the steps between two reports take, and it needs 24 MiB.
 ROUNDS, PRODUCTS, ROWS, ROWS_ON_CPU = 3, 32, 2048, 128
+# The fields of a report that go to MLflow, seconds between two reports, and the most that the end of the training waits
+# for the last: Slurm and Kubernetes end what is left of a job.
+TRACKED = ("loss", "tokens_per_second", "mfu", "step_seconds", "checkpoint_seconds")
+TRACKING_INTERVAL, TRACKING_PATIENCE = 5.0, 20.0
 
 
 class Report:
@@ -40,6 +50,7 @@ class Report:
                     serve(folder, int(port))
         self._file: Optional[Path] = folder / f"rank-{rank}.json" if folder.is_dir() else None
         self._told: Dict[str, float] = {}
+        self._tracking = Tracking.begun(environment) if rank == 0 else None
         self._alone: Optional[Callable[[], None]] = None
         self._began = time.perf_counter()
         self._written = 0.0
@@ -72,6 +83,8 @@ class Report:
         if loss is not None:
             self._told["loss"] = loss
         self._write(time.monotonic())
+        if self._tracking:
+            self._tracking.tell(self._told)
         return seconds
 
     def line(self) -> str:
@@ -187,6 +200,86 @@ def exposition(folder: Path, since: float) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+class Tracking:
+    """Logs reports to MLflow from another process: the training neither waits for it nor ends with it.
+
+    Each line of the process's input is a report. Reports that do not fit into the pipe, because MLflow does not answer,
+    are dropped.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=dict(environment)
+        )
+        assert self._child.stdin is not None
+        self._pipe: Optional[int] = self._child.stdin.fileno()
+        os.set_blocking(self._pipe, False)
+        self._last, self._sent = "", 0.0
+        atexit.register(self.end)
+
+    @classmethod
+    def begun(cls, environment: Mapping[str, str]) -> Optional[Tracking]:
+        """Begin to log, where there is somewhere to log to and this Python has MLflow."""
+        if not environment.get("MLFLOW_TRACKING_URI") or importlib.util.find_spec("mlflow") is None:
+            return None
+        with contextlib.suppress(OSError):
+            return cls(environment)
+        return None
+
+    def tell(self, report: Mapping[str, float]) -> None:
+        """Log a report, unless one was logged just now: then it goes with the end, if no other follows."""
+        self._last = json.dumps({name: report[name] for name in ("step", *TRACKED) if name in report}) + "\n"
+        if time.monotonic() - self._sent >= TRACKING_INTERVAL:
+            self._send()
+
+    def _send(self) -> None:
+        self._sent = time.monotonic()
+        line, self._last = self._last, ""
+        if self._pipe is not None and line:
+            # A line is shorter than what a pipe takes as a whole (pipe(7), PIPE_BUF).
+            with contextlib.suppress(OSError):
+                os.write(self._pipe, line.encode("ascii"))
+
+    def end(self) -> None:
+        """Log the last report and wait until it is there, for a while."""
+        if self._pipe is None:
+            return
+        self._send()
+        self._pipe = None
+        try:
+            self._child.communicate(timeout=TRACKING_PATIENCE)
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            self._child.kill()
+
+
+def track(lines: Iterator[str], mlflow: Any, environment: Mapping[str, str]) -> None:
+    """Log each line's report as a step of one run, in the experiment that the user or the job's name says."""
+    if name := environment.get("MLFLOW_EXPERIMENT_NAME") or environment.get("SLURM_JOB_NAME"):
+        # An app of SageMaker's may answer a question for an experiment that is not there with an error that mlflow does
+        # not know; for one that is there, mlflow raises.
+        with contextlib.suppress(Exception):
+            mlflow.create_experiment(name)
+        mlflow.set_experiment(name)
+    with mlflow.start_run(run_name=environment.get("SLURM_JOB_ID") or environment.get("HOSTNAME")):
+        for line in lines:
+            report = json.loads(line)
+            mlflow.log_metrics({name: report[name] for name in TRACKED if name in report}, step=int(report["step"]))
+
+
+def main() -> None:
+    """Log what comes in; one line tells the training's log why that ended."""
+    # Slurm sends it to every process of the job before the time limit.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    # With the cluster's role for it, whatever the user's files say; keys in the environment come before any file.
+    own = os.environ.get("HYPERPOD_MLFLOW_AWS_CONFIG")
+    if own and Path(own).is_file():
+        os.environ.update(AWS_CONFIG_FILE=own, AWS_SHARED_CREDENTIALS_FILE=os.devnull, AWS_PROFILE="default")
+    try:
+        track(iter(sys.stdin), importlib.import_module("mlflow"), os.environ)
+    except Exception as error:  # Of MLflow or any plug-in: the training goes on without them.
+        print(f"no more figures go to MLflow: {error}", file=sys.stderr)
+
+
 class Asked:
     """Whether SIGUSR1 has arrived, which ``#SBATCH --signal`` sends before the time limit.
 
@@ -202,3 +295,7 @@ class Asked:
 
     def _arrived(self, *_: object) -> None:
         self.value = True
+
+
+if __name__ == "__main__":
+    main()

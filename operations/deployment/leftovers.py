@@ -267,9 +267,9 @@ def _file_systems(target: Target) -> Iterator[Leftover]:
             yield Leftover(kind=kind, id=system, command=command)
 
 
-def _bucket(target: Target) -> Iterator[Leftover]:
-    name = target.names.bucket
-    if any(one["Name"] == name for one in target.aws.client("s3").list_buckets()["Buckets"]):
+def _buckets(target: Target) -> Iterator[Leftover]:
+    ours = {target.names.bucket, target.names.artifacts}
+    for name in sorted(ours & {one["Name"] for one in target.aws.client("s3").list_buckets()["Buckets"]}):
         yield Leftover(kind="bucket", id=name, command=f"aws s3 rb --force s3://{name}")
 
 
@@ -320,7 +320,7 @@ _LOOKS: tuple[tuple[str, Callable[[Searched], Iterator[Leftover]]], ...] = (
     ("network interfaces", _interfaces),
     ("network", _network),
     ("the stack's VPC", _others_in_vpc),
-    ("S3", _bucket),
+    ("S3", _buckets),
     ("IAM", _roles),
     ("SSM", _documents),
     ("CloudWatch", _dashboards),

@@ -25,8 +25,9 @@ PRECIOUS: Mapping[str, Loss] = MappingProxyType(
         HYPERPOD_CLUSTER: Loss("every node ends, with all jobs"),
         # AWS KMS Developer Guide, "Delete an AWS KMS key".
         "aws:kms/key:Key": Loss("what it encrypts is unreadable once its waiting period is over"),
+        "aws:sagemaker/mlflowApp:MlflowApp": Loss("every experiment in it is deleted", asked=True),
         # Both are deleted with their content (forceDestroy, forceDelete).
-        "aws:s3/bucket:Bucket": Loss("everything in it is deleted, and no node boots without its scripts"),
+        "aws:s3/bucket:Bucket": Loss("everything in it is deleted: the scripts of nodes, or MLflow's files"),
         "aws:ecr/repository:Repository": Loss("every image in it is deleted"),
         # Amazon Managed Service for Prometheus API Reference, DeleteWorkspace: permanently, within a month.
         "aws:amp/workspace:Workspace": Loss("all its metrics are deleted", asked=True),

@@ -12,7 +12,7 @@ from components.kubernetes.helm import NEURON_SCHEDULER
 from components.kubernetes.keys import Charts
 from components.kubernetes.metrics_scraper import PORT, PORT_NAME
 from components.kubernetes.node_placement import GROUP_LABEL, NETWORK_LAYERS
-from components.kubernetes.pod_environment import config_map_name, nccl_network
+from components.kubernetes.pod_environment import TRACKING_MAP, config_map_name, nccl_network
 from components.kubernetes.pod_resources import efa_interfaces, pod_request, tolerations
 from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM, bucket_claim
 from components.kubernetes.teams.queues import LOCAL_QUEUE, PRIORITY_LABEL, QUEUE_LABEL
@@ -150,9 +150,11 @@ def render(
             metadata={"labels": labels, **({"annotations": placed} if placed else {})},
             reports=PORT_NAME if told else "",
             reports_port=PORT,
+            tracking=TRACKING_MAP if settings.observability.mlflow else "",
             env=[
                 _HOME,
                 *(_REPORTS if told else []),
+                *([{"name": "MLFLOW_EXPERIMENT_NAME", "value": name}] if settings.observability.mlflow else []),
                 *(_token() if job.token else []),
                 *([{"name": "NCCL_NET", "value": network}] if network else []),
                 *(_rank(name) if template in ("pytorch", "growing") else []),

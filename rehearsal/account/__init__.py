@@ -23,6 +23,7 @@ from . import (  # noqa: F401
     hyperpod,
     iam,
     kubernetes,
+    mlflow,
     moto_settings,
     notices,
     rds,

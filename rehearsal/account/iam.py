@@ -18,6 +18,7 @@ def _role(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         raise Refused("ValidationError", f"role name '{i['name']}' is longer than {_ROLE_LIMIT} characters")
     request = {
         "RoleName": i["name"],
+        "Path": i.get("path", "/"),
         "AssumeRolePolicyDocument": i["assumeRolePolicy"],
         "Description": i.get("description", ""),
         "Tags": _tags(i),

@@ -111,9 +111,11 @@ def _expiry(i: Inputs) -> dict[str, Any]:
             "ID": rule["id"],
             "Status": rule["status"],
             "Filter": {"Prefix": rule.get("filter", {}).get("prefix", "")},
-            "NoncurrentVersionExpiration": {
-                "NoncurrentDays": int(rule["noncurrentVersionExpiration"]["noncurrentDays"])
-            },
+            **(
+                {"NoncurrentVersionExpiration": {"NoncurrentDays": int(old["noncurrentDays"])}}
+                if (old := rule.get("noncurrentVersionExpiration"))
+                else {}
+            ),
             "AbortIncompleteMultipartUpload": {
                 "DaysAfterInitiation": int(rule["abortIncompleteMultipartUpload"]["daysAfterInitiation"])
             },

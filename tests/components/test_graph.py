@@ -146,7 +146,8 @@ def test_a_closed_network_has_no_way_out_and_every_endpoint() -> None:
 
 def test_an_existing_network_and_role_are_used_as_they_are() -> None:
     state = state_of("slurm-existing")
-    assert not [r for r in state.values() if r.type.startswith("aws:ec2") or r.type == "aws:iam/role:Role"]
+    assert not [r for r in state.values() if r.type.startswith("aws:ec2")]
+    assert {r.name for r in of_type(state, "iam/role:Role")} == {"mlflow-app", "mlflow-job"}
     cluster = one(state, "hyperpod-cluster").inputs
     assert cluster["vpcConfig"] == {
         "securityGroupIds": ["sg-0123456789abcdef0"],
@@ -170,6 +171,8 @@ def test_protect_covers_cluster_and_data_and_retain_covers_the_file_system() -> 
         "hyperpod-cluster",
         "storage-lustre",
         "accounting-database",
+        "mlflow-app",
+        "mlflow-files",
     }
     assert {r.name for r in state.values() if r.retain} == {"storage-lustre"}
     assert not [r for r in state_of("dev").values() if r.protect or r.retain]

@@ -175,6 +175,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"administratorRoleArns": [f"{ROLE}/admin"]},
         {"observability.logs": False},
         {"observability.scraper": "none"},
+        {"observability.mlflow": False},
         {"teams": [VISION | {"roleArns": [f"{ROLE}/vision"]}, SPEECH]},
         {"teams": [VISION | {"volumesGiB": 100}, SPEECH]},
         {"teams": [VISION | {"fairShareWeight": 20}, SPEECH]},

@@ -166,7 +166,7 @@ GOLDEN: dict[str, Golden] = {
                     "trainingPlanArn": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-week",
                 }
             ],
-            "observability": {"prometheus": WORKSPACE, "grafana": "g-0123456789"},
+            "observability": {"prometheus": WORKSPACE, "grafana": "g-0123456789", "mlflow": True},
             "alerts": {"topicArn": TOPIC},
             "validation": False,
             "protect": True,
@@ -178,6 +178,7 @@ GOLDEN: dict[str, Golden] = {
         {
             "slurm": {"setup": "image", "accounting": {"database": "rds"}},
             "fsx": {"homeStorageGiB": 64},
+            "observability": {"mlflow": True},
         },
         base="slurm-gpu",
     ),
@@ -277,6 +278,7 @@ GOLDEN: dict[str, Golden] = {
                 "detail": "advanced",
                 "logs": True,
                 "scraper": "training",
+                "mlflow": True,
             },
             "alerts": {"email": "ops@example.com"},
             "tags": {"team": "research", "cost-center": "7"},

@@ -33,7 +33,8 @@ def test_a_teams_jobs_go_through_its_queue_to_the_group_that_they_are_for() -> N
             assert pod["nodeSelector"]["sagemaker.amazonaws.com/instance-group-name"] == "fast"
             assert (pod["tolerations"], pod["securityContext"]["runAsUser"]) == ([], 33852)
             (container,) = pod["containers"]
-            assert container["envFrom"] == [{"configMapRef": {"name": "environment-fast"}}]
+            maps = [one["configMapRef"]["name"] for one in container["envFrom"]]
+            assert maps == ["environment-fast", "mlflow"]
             # This stack's scraper asks training jobs for their figures.
             trains = name in ("nanogpt", "fsdp-llama", "nemo", "torchtitan", "lora")
             assert container.get("ports", []) == [{"containerPort": 9450, "name": "hyperpod-metric"}] * trains, name

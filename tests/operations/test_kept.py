@@ -165,7 +165,7 @@ def test_file_system_clusters_buckets_images_and_keys_never_go_unasked() -> None
     data = {*file_systems, "rds/instance", "s3/bucket", "ecr/repository", "kms/key"}
     assert guarded == {*data, "eks/cluster", "sagemaker"}
     asked = {kind.split(":")[1] for kind, loss in PRECIOUS.items() if loss.asked}
-    assert asked == {"amp/workspace", "grafana/workspace", "core/v1", "cloudwatch/logGroup"}
+    assert asked == {"amp/workspace", "grafana/workspace", "sagemaker/mlflowApp", "core/v1", "cloudwatch/logGroup"}
 
 
 def test_what_holds_data_is_named_as_the_account_knows_it() -> None:

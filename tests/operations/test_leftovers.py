@@ -69,12 +69,13 @@ def test_what_is_the_stacks_own_is_named_with_its_command_and_never_removed(chos
     eni = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]["NetworkInterfaceId"]
     s3 = boto3.client("s3", region_name="us-west-2")
     s3.create_bucket(Bucket=chosen.names.bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    s3.create_bucket(Bucket=chosen.names.artifacts, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
     iam = boto3.client("iam", region_name="us-west-2")
     iam.create_role(RoleName=chosen.names.role("worker"), AssumeRolePolicyDocument=json.dumps({"Statement": []}))
     found = leftovers.audit(chosen)
     own = {(one.kind, one.id): one.command for one in found.of_the_stack}
     assert own[("VPC", vpc)] == f"aws ec2 delete-vpc --vpc-id {vpc}"
-    assert ("bucket", chosen.names.bucket) in own
+    assert {("bucket", chosen.names.bucket), ("bucket", chosen.names.artifacts)} <= own.keys()
     assert ("role", chosen.names.role("worker")) in own
     assert ("network interface", eni) in {(one.kind, one.id) for one in found.leftovers if one.by_aws}
     leftovers.remove(chosen, found)

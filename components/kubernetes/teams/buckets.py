@@ -1,4 +1,4 @@
-"""A team's S3 buckets: its role, and the claims by which its pods mount them."""
+"""A team's rights on AWS: the role of its pods, and the claims by which they mount its S3 buckets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pulumi import ComponentResource, Input, ResourceOptions
 
 from ...common.context import Context
 from ...common.policies import document
+from ...observability.mlflow import job_statements
 from ..keys import Team, TeamBucket
 from ..pod_identity import pod_role
 from ..static_volumes import StaticVolume
@@ -27,7 +28,7 @@ _CAPACITY = {"storage": "1Gi"}
 
 @dataclass(frozen=True, kw_only=True)
 class TeamBucketsArgs:
-    """Inputs of a team's buckets. ``namespace`` is the team's, and ``cluster_name`` the EKS cluster's."""
+    """Inputs of a team's role and buckets. ``namespace`` is the team's, and ``cluster_name`` the EKS cluster's."""
 
     context: Context
     cluster_name: Input[str]
@@ -37,7 +38,8 @@ class TeamBucketsArgs:
 
 
 class TeamBuckets(ComponentResource):
-    """Owns the role of a team's pods, which reaches the team's buckets and nothing else, and a claim for each bucket.
+    """Owns the role of a team's pods, which reaches the team's buckets, the stack's MLflow App, and nothing else, and a
+    claim for each bucket.
 
     The driver mounts a bucket with the role of the pod that asks for it, so that another team's pods cannot (the
     driver's docs/CONFIGURATION.md, "Pod-Level Credentials"). Deliberately absent: the buckets themselves, and their
@@ -49,20 +51,16 @@ class TeamBuckets(ComponentResource):
         context, namespace, team = args.context, args.namespace_name, args.team
         child = ResourceOptions(parent=self)
         role = pod_role(f"{name}-role", context.names.team_role(team.uid), context, child)
-        rights = aws.iam.RolePolicy(
-            f"{name}-role",
-            role=role.name,
-            policy=document(
-                [
-                    right
-                    for bucket in team.buckets
-                    for right in bucket_rights(
-                        context.partition, bucket.name, bucket.prefix, writes=not bucket.read_only
-                    )
-                ]
-            ),
-            opts=child,
-        )
+        buckets = [
+            right
+            for bucket in team.buckets
+            for right in bucket_rights(context.partition, bucket.name, bucket.prefix, writes=not bucket.read_only)
+        ]
+        tracking = context.tracking
+        policy: Input[str] = document(buckets)
+        if tracking:
+            policy = tracking.arn.apply(lambda app: document([*buckets, *job_statements(context, app)]))
+        rights = aws.iam.RolePolicy(f"{name}-role", role=role.name, policy=policy, opts=child)
         given = aws.eks.PodIdentityAssociation(
             f"{name}-role",
             cluster_name=args.cluster_name,

@@ -101,6 +101,7 @@ class Training(ComponentResource):
                     operated=settings.charts.hyperpod_training_operator,
                     memory_checkpoints=bool(settings.charts.checkpoint_memory_percent),
                     pod_security=args.pod_security,
+                    tracking=args.context.tracking,
                     after=[args.cluster, *args.empties, *([queues.cluster_queues[namespace]] if queues else ())],
                 ),
                 child,
@@ -108,7 +109,7 @@ class Training(ComponentResource):
             for namespace, team in teams.items()
         }
         for namespace, team in teams.items():
-            if team.buckets:
+            if team.buckets or args.context.tracking:
                 TeamBuckets(
                     f"{name}-{namespace}-buckets",
                     TeamBucketsArgs(

@@ -10,13 +10,14 @@ import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ...catalogue.accelerators import EFA_RESOURCE
+from ...common.context import Tracking
 from ...security.keys import PodSecurity
 from ...storage.file_systems import LINK_PATH
 from ...workers.instance_groups import InstanceGroup
 from ..access import team_group
 from ..keys import Team
 from ..network_policies import team_policy
-from ..pod_environment import config_map_name, pod_variables
+from ..pod_environment import TRACKING_MAP, config_map_name, pod_variables
 from ..pod_resources import device_limits, efa_interfaces
 from ..storage import DATA_CLAIM, LUSTRE_CLASS, VOLUME_CLASS
 from .admission import TEAM_LABEL
@@ -51,7 +52,8 @@ class TrainingNamespaceArgs:
     ``share`` limits the devices of all its pods together, as a part of all devices; ``governed``: task governance
     queues its jobs. ``separate``: the team sees only its own directory of the file system, and with ``linked_data`` the
     linked bucket's, read-only. ``scraped_from``, ``operated`` and ``memory_checkpoints``: as in ``team_policy``.
-    ``after``: resources that the namespace waits for, and that are deleted only after it.
+    ``tracking``: the app that jobs log to. ``after``: resources that the namespace waits for, and that are deleted only
+    after it.
     """
 
     namespace: str
@@ -67,6 +69,7 @@ class TrainingNamespaceArgs:
     operated: bool = False
     memory_checkpoints: bool = False
     pod_security: PodSecurity
+    tracking: Tracking | None = None
     after: Sequence[pulumi.Resource] = ()
 
 
@@ -182,6 +185,14 @@ class TrainingNamespace(ComponentResource):
         )
 
     def _environment(self) -> None:
+        if self._args.tracking:
+            # By itself: a map is replaced when it changes, and every pod waits for that of its group.
+            core.ConfigMap(
+                f"{self._name}-mlflow",
+                metadata=self._meta(TRACKING_MAP),
+                data={"MLFLOW_TRACKING_URI": self._args.tracking.arn},
+                opts=self._inside,
+            )
         for group in self._args.groups:
             core.ConfigMap(
                 f"{self._name}-environment-{group.name}",

@@ -28,6 +28,9 @@ USER_NAME = r"[a-z_][a-z0-9_-]{0,31}"
 NAME = {"form": USER_NAME}
 PUBLIC_KEY = {"form": r"[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,3}( [ -~]*)?"}
 
+# A file of AWS's configuration with nothing but the role for MLflow, for programs that log to it (AWS_CONFIG_FILE).
+MLFLOW_CONFIG = "mlflow-aws.conf"
+
 # The account of people on HyperPod's image.
 IMAGE_USER = "ubuntu"
 
@@ -121,6 +124,14 @@ class Accounting:
 
 
 @dataclass(frozen=True)
+class Mlflow:
+    """ARNs of the app that jobs log to, and of the role that they have for it (people/credentials.py)."""
+
+    app: str = field(metadata=WORD)
+    role: str = field(metadata=WORD)
+
+
+@dataclass(frozen=True)
 class Parameters:
     """hyperpod_parameters.json: its keys are the fields. The stack's program makes one, nodes read it back.
 
@@ -133,6 +144,7 @@ class Parameters:
     whether jobs may run in them (slurm/containers.py). ``accounting``: None where Slurm keeps no account of jobs.
     ``shared_queue``: whether the queue is on the shared file system, for another controller (slurm/shared_queue.py).
     ``setup``: who sets Slurm up, these scripts or HyperPod's image before them; the file has it only for the image.
+    ``mlflow``: None, and not in the file, where the stack has no such app.
     """
 
     cluster_id: str = field(metadata=WORD)
@@ -157,6 +169,7 @@ class Parameters:
     accounting: Optional[Accounting]
     shared_queue: bool
     setup: Literal["scripts", "image"] = "scripts"
+    mlflow: Optional[Mlflow] = None
 
     @property
     def groups(self) -> Dict[str, Group]:

@@ -10,7 +10,7 @@ import json
 from typing import Dict, List, Optional
 
 from ..facts import node_record
-from ..facts.model import Group, Node, NodeRecord, Probe
+from ..facts.model import MLFLOW_CONFIG, Group, Node, NodeRecord, Probe
 from ..host import accelerators
 from ..host.errors import StepError
 from . import job_variables, transport
@@ -72,7 +72,11 @@ def _variables(node: Node, group: Group) -> Dict[str, str]:
         _check_gpus(node, group)
     if group.accelerator == "trainium":
         cores = _usable_cores(node, group)
-    return job_variables.for_job(node.transport, node.host.default_interface(), group.accelerator, cores)
+    variables = job_variables.for_job(node.transport, node.host.default_interface(), group.accelerator, cores)
+    if mlflow := node.parameters.mlflow:
+        config = f"{node.host.settings.state_folder}/{MLFLOW_CONFIG}"
+        variables.update(MLFLOW_TRACKING_URI=mlflow.app, HYPERPOD_MLFLOW_AWS_CONFIG=config)
+    return variables
 
 
 def _check_gpus(node: Node, group: Group) -> None:

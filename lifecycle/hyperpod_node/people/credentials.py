@@ -3,10 +3,11 @@
     hyperpod-credentials role NAME      a role's credentials, in the form of credential_process
     hyperpod-credentials secret NAME    a secret of the cluster's, where ``security.workerSecrets`` lets workers read it
     hyperpod-credentials ecr REGION     a password for the account's images in ECR
+    hyperpod-credentials mlflow         credentials for the stack's MLflow App, with `observability.mlflow`
 
 A role's name decides who gets it: its path is /hyperpod/CLUSTER/, and it is for the user of that name or the members of
-that group. A socket of root's receives the request, and the kernel names its user (unix(7), SO_PEERCRED).
-metadata_guard.py keeps everybody else from the role.
+that group. That for MLflow is for everybody. A socket of root's receives the request, and the kernel names its user
+(unix(7), SO_PEERCRED). metadata_guard.py keeps everybody else from the role.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sys
 from typing import Any, Collection, Sequence
 
 from ..facts import node_record
-from ..facts.model import USER_NAME, Node, own_path
+from ..facts.model import MLFLOW_CONFIG, USER_NAME, Node, own_path
 from ..host import aws_cli, units
 from ..host.errors import Skip, StepError
 from ..host.host import Host
@@ -59,6 +60,13 @@ RuntimeMaxSec=150
 """
 
 
+MLFLOW_TEXT = """# Made by the HyperPod lifecycle scripts.
+[default]
+region = {region}
+credential_process = {bin}/{command} mlflow
+"""
+
+
 def run(node: Node) -> str:
     """Step ``credentials``."""
     if node.role != "worker":
@@ -67,6 +75,11 @@ def run(node: Node) -> str:
     text = SERVICE.format(bin=f"{host.settings.install_folder}/bin", command=COMMAND)
     host.write(f"{units.UNITS}/{COMMAND}@.service", text)
     host.write(f"{units.UNITS}/{COMMAND}.socket", SOCKET)
+    if node.parameters.mlflow:
+        config = MLFLOW_TEXT.format(
+            region=node.parameters.region, bin=f"{host.settings.install_folder}/bin", command=COMMAND
+        )
+        host.write(f"{host.settings.state_folder}/{MLFLOW_CONFIG}", config)
     units.start(node.host, f"{COMMAND}.socket")
     return f"people ask {COMMAND} for what is named for them"
 
@@ -79,22 +92,26 @@ def answer(host: Host, user: str, groups: Collection[str], question: str) -> str
     def ask(*words: str, of: str = region) -> Any:
         return aws_cli.ask(host, of, host.settings.timeouts["aws"], *words)
 
+    def assume(role: str) -> str:
+        session = f"hyperpod-{user}"
+        given = ask("sts", "assume-role", "--role-arn", role, "--role-session-name", session)["Credentials"]
+        return json.dumps({"Version": 1, **given})
+
     what, _, name = question.strip().partition(" ")
+    if (what, name) == ("mlflow", "") and known.mlflow:
+        return assume(known.mlflow.role)
     if what == "role" and re.fullmatch(USER_NAME, name):
         if name != user and name not in groups:
             raise StepError(f"the role {name} is for the user or the group of that name, and {user} is neither")
         # arn:PARTITION:sts::ACCOUNT:assumed-role/ROLE/SESSION
         _, partition, _, _, account, _ = ask("sts", "get-caller-identity")["Arn"].split(":")
-        role = f"arn:{partition}:iam::{account}:role/{own_path(cluster)}/{name}"
-        session = f"hyperpod-{user}"
-        given = ask("sts", "assume-role", "--role-arn", role, "--role-session-name", session)["Credentials"]
-        return json.dumps({"Version": 1, **given})
+        return assume(f"arn:{partition}:iam::{account}:role/{own_path(cluster)}/{name}")
     if what == "secret" and re.fullmatch(rf"{re.escape(own_path(cluster))}/[A-Za-z0-9/_+=.@-]+", name):
         return str(ask("secretsmanager", "get-secret-value", "--secret-id", name)["SecretString"])
     if what == "ecr" and re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", name):
         token = ask("ecr", "get-authorization-token", of=name)["authorizationData"][0]
         return base64.b64decode(token["authorizationToken"]).decode().partition(":")[2]
-    raise StepError(f"role NAME, secret {own_path(cluster)}/NAME or ecr REGION, and not {question.strip()!r}")
+    raise StepError(f"role NAME, secret {own_path(cluster)}/NAME, ecr REGION or mlflow, and not {question.strip()!r}")
 
 
 def _answer(host: Host) -> None:

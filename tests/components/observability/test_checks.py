@@ -53,6 +53,16 @@ BAD: Cases = {
     "no address": {"alerts": {"email": "ops at example.com"}},
     "FIFO topic": {"alerts": {"topicArn": f"{TOPIC}.fifo"}},
     "topic of another region": {"alerts": {"topicArn": TOPIC.replace("us-west-2", "us-east-1")}},
+    "MLflow where there is none": {
+        "region": "eu-south-2",
+        "availabilityZoneId": "eus2-az1",
+        "observability": {"mlflow": True},
+    },
+    "MLflow with a customer key, out of reach": {
+        "network": {"egress": "vpc-only"},
+        "security": {"kmsKey": "create"},
+        "observability": {"mlflow": True},
+    },
     "detail of nothing": {"observability": {"detail": "advanced"}},
 }
 

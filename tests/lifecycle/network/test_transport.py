@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hyperpod_node.facts.model import Group, Node, Probe
+from hyperpod_node.facts.model import Group, Mlflow, Node, Probe
 from hyperpod_node.host.host import Result
 from hyperpod_node.network import environment, transport
 
@@ -185,6 +185,17 @@ def test_etc_environment_keeps_what_others_wrote_and_has_one_block(tmp_path: Pat
     assert host.text("/etc/environment") == first
     assert first.startswith('PATH="/usr/bin:/bin"\n# hyperpod begin\n')
     assert first.count("# hyperpod begin") == 1
+
+
+def test_jobs_are_told_of_the_stacks_mlflow(tmp_path: Path) -> None:
+    host, node = ready(tmp_path, "ml.p5.48xlarge")
+    environment.run(node)
+    assert not [name for name in variables(host) if "MLFLOW" in name]
+    node.parameters_ = dataclasses.replace(node.parameters, mlflow=Mlflow(app="arn:app", role="arn:role"))
+    environment.run(node)
+    found = variables(host)
+    assert found["MLFLOW_TRACKING_URI"] == "arn:app"
+    assert found["HYPERPOD_MLFLOW_AWS_CONFIG"] == "/etc/hyperpod/mlflow-aws.conf"
 
 
 def test_a_lost_gpu_is_said(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import pwd
 import socket
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hyperpod_node.facts.model import Mlflow
 from hyperpod_node.host import aws_cli, units
 from hyperpod_node.host.errors import Skip, StepError
 from hyperpod_node.host.host import Result
@@ -19,6 +21,7 @@ from tests.lifecycle.rig import FakeHost, World
 
 KEY = {"AccessKeyId": "ASIA1", "SecretAccessKey": "s", "SessionToken": "t", "Expiration": "2026-01-01T00:00:00Z"}
 ROLE = "arn:aws:iam::123456789012:role/hyperpod/mine/"
+MLFLOW = Mlflow(app="arn:aws:sagemaker:us-west-2:123456789012:mlflow-app/app-1", role=f"{ROLE}mine-mlflow-job")
 
 
 @pytest.fixture
@@ -37,7 +40,7 @@ def aws(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
     }
     if args[2] == "assume-role":
         assert args[args.index("--role-session-name") + 1] == "hyperpod-research1"
-        if args[args.index("--role-arn") + 1] != ROLE + "research1":
+        if args[args.index("--role-arn") + 1] not in (ROLE + "research1", MLFLOW.role):
             return Result(254, "", "An error occurred (AccessDenied) when calling the AssumeRole operation: no")
         return Result(0, json.dumps({"Credentials": KEY}))
     if args[2] == "get-secret-value":
@@ -70,6 +73,26 @@ def test_secrets_of_the_cluster_and_the_registrys_password_are_everybodys(host: 
     assert credentials.answer(host, "research1", [], "secret hyperpod/mine/hf-token") == "token"
     assert credentials.answer(host, "research1", [], "ecr us-east-1") == "pass"
     assert host.calls[-1][3:5] == ("--region", "us-east-1")
+
+
+def test_the_role_for_mlflow_is_everybodys_where_the_stack_has_the_app(host: FakeHost) -> None:
+    with pytest.raises(StepError):
+        credentials.answer(host, "research1", [], "mlflow")
+    host.remember(mlflow=MLFLOW)
+    assert json.loads(credentials.answer(host, "research1", [], "mlflow")) == {"Version": 1, **KEY}
+    with pytest.raises(StepError):
+        credentials.answer(host, "research1", [], "mlflow research1")
+
+
+def test_programs_get_that_role_by_a_file_of_awss_configuration(host: FakeHost) -> None:
+    node = host.node()
+    credentials.run(node)
+    assert not host.path("/etc/hyperpod/mlflow-aws.conf").exists()
+    node.parameters_ = replace(node.parameters, mlflow=MLFLOW)
+    credentials.run(node)
+    said = host.text("/etc/hyperpod/mlflow-aws.conf")
+    assert "[default]\nregion = us-west-2\n" in said
+    assert "credential_process = /opt/hyperpod/bin/hyperpod-credentials mlflow\n" in said
 
 
 def test_workers_listen_for_everybody_and_answer_as_root(host: FakeHost, world: World) -> None:

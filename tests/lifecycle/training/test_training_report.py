@@ -123,6 +123,95 @@ def test_in_a_pod_one_rank_serves_what_all_of_them_told(reports: ModuleType, tmp
     assert scraped(port)
 
 
+MLFLOW = """
+import contextlib, json, os, time
+def call(*what, **options):
+    if os.environ.get("AWAY") == what[0]:
+        raise OSError("MLflow is away")
+    if os.environ.get("HANGS") == what[0]:
+        time.sleep(60)
+    with open(os.environ["CALLS"], "a") as calls:
+        print(json.dumps([*what, *options.items()]), file=calls)
+def create_experiment(name): call("create", name); raise ValueError("is there already")
+def set_experiment(name): call("experiment", name)
+def start_run(run_name): call("run", run_name); return contextlib.nullcontext()
+def log_metrics(figures, step): call("log", figures, step, os.environ.get("AWS_CONFIG_FILE"))
+"""
+
+
+@pytest.fixture
+def tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reports: ModuleType) -> dict[str, str]:
+    """The environment of a job with an MLflow that writes down how it is called."""
+    (tmp_path / "mlflow.py").write_text(MLFLOW)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(reports, "TRACKING_PATIENCE", 3.0)
+    job = {"MLFLOW_TRACKING_URI": "arn:app", "SLURM_JOB_NAME": "nanogpt", "SLURM_JOB_ID": "7"}
+    return {**os.environ, **job, "PYTHONPATH": str(tmp_path), "CALLS": str(tmp_path / "calls")}
+
+
+def logged(job: dict[str, str]) -> list[list[object]]:
+    path = Path(job["CALLS"])
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def trained(reports: ModuleType, job: dict[str, str], rank: int = 0) -> None:
+    report = reports.Report(rank, job)
+    for step in (1, 2, 3):
+        report.step(step, 1000, 2.5)
+    if report._tracking:
+        report._tracking.end()
+
+
+def test_the_first_rank_logs_its_first_and_last_step_to_mlflow(reports: ModuleType, tracked: dict[str, str]) -> None:
+    tracked["HYPERPOD_MLFLOW_AWS_CONFIG"] = config = str(Path(tracked["CALLS"]).with_name("mlflow.py"))
+    trained(reports, tracked)
+    trained(reports, tracked, rank=1)
+    *begun, first, last = logged(tracked)
+    assert begun == [["create", "nanogpt"], ["experiment", "nanogpt"], ["run", "7"]]
+    assert [(one[0], one[2], one[3]) for one in (first, last)] == [("log", 1, config), ("log", 3, config)]
+    assert isinstance(last[1], dict)
+    assert (set(last[1]), last[1]["loss"]) == ({"loss", "tokens_per_second", "step_seconds"}, 2.5)
+
+
+def test_steps_of_five_seconds_are_all_logged(
+    reports: ModuleType, tracked: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "TRACKING_INTERVAL", 0.0)
+    trained(reports, {**tracked, "MLFLOW_EXPERIMENT_NAME": "mine"})
+    assert [one[1] for one in logged(tracked)[:2]] == ["mine", "mine"]
+    assert [one[2] for one in logged(tracked)[3:]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("where", ["experiment", "log"])
+def test_a_training_goes_on_without_an_mlflow_that_is_away(
+    reports: ModuleType, tracked: dict[str, str], where: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    trained(reports, {**tracked, "AWAY": where})
+    assert "no more figures go to MLflow: MLflow is away\n" in capfd.readouterr().err
+
+
+def test_a_training_neither_waits_for_a_slow_mlflow_nor_ends_long_after_itself(
+    reports: ModuleType, tracked: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "TRACKING_INTERVAL", 0.0)
+    monkeypatch.setattr(reports, "TRACKING_PATIENCE", 0.2)
+    report = reports.Report(0, {**tracked, "HANGS": "run"})
+    for step in range(2000):  # More than a pipe holds.
+        report.step(step, 1000, 2.5)
+    report._tracking.end()
+    assert report._tracking._child.wait(10) < 0
+
+
+@pytest.mark.parametrize("lacks", ["MLFLOW_TRACKING_URI", "mlflow"])
+def test_without_an_app_or_its_package_nothing_is_logged(
+    reports: ModuleType, tracked: dict[str, str], lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracked.pop(lacks, None)
+    if lacks == "mlflow":
+        monkeypatch.setattr(sys, "path", [one for one in sys.path if one != tracked["PYTHONPATH"]])
+    assert reports.Report(0, tracked)._tracking is None
+
+
 class Torch:
     """As much of PyTorch as a rank's own work takes: time goes by in its products alone. Without rounds there is no
     memory."""
