@@ -65,6 +65,14 @@ ROWS = [
     Row("FailedKillPod", "FailedKillPod", "Kubernetes", "hangs in the kernel", "wchan"),
     Row("Error from server (Gone): the provided continue parameter is too old", "Gone", "the Kubernetes API",
         "has forgotten", "lists anew"),
+    # Machines and accelerators: statuses of CUDA's libraries, Neuron's compiler and runtime, EFA's provider.
+    Row("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED", "CUDNN_STATUS_NOT_SUPPORTED", "CUDA", "no kernel", "contiguous"),
+    Row("CUDA error: too many resources requested for launch", "too many resources requested for launch", "CUDA",
+        "than this GPU has", "smaller block"),
+    Row("[NCC_EVRF007] The number of instructions exceeds", "NCC_EVRF007", "Neuron", "too large", "parallelism"),
+    Row("status NRT_EXEC_HW_ERR_HBM_UE", "NRT_EXEC_HW_ERR_HBM_UE", "Neuron", "cannot be repaired", "node replace"),
+    Row("Error: 4126 (Unresponsive receiver (reachable by EFA device but handshake failed))", "handshake failed", "EFA",
+        "does not answer", "fi_info"),
     # What fails behind a status counts before it.
     Row("StatusCode: 400, api error InvalidVpcID.NotFound", "InvalidVpcID.NotFound", "Amazon EC2", "does not exist",
         "describe-vpcs"),
