@@ -39,6 +39,7 @@ RoleKind: TypeAlias = Literal[
     "operator",
     "metrics",
     "karpenter",
+    "spaces",
     "mlflow",
     "mlflow-job",
 ]

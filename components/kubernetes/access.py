@@ -17,6 +17,10 @@ from .keys import KubernetesKeys
 # consts.go); pulumi-aws-native passes on whatever AWS accepts.
 NODE_ENTRY = "HYPERPOD_LINUX"
 
+# SageMaker Developer Guide, "Add users and set up service accounts" (of Spaces): the policies of people with notebooks,
+# and where; "" stands for the own namespace of the team.
+_SPACES = {"AmazonSagemakerHyperpodSpacePolicy": "", "AmazonSagemakerHyperpodSpaceTemplatePolicy": "jupyter-k8s-shared"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class EksAccessArgs:
@@ -46,7 +50,9 @@ class EksAccess(ComponentResource):
             self._administrator(arn)
         for team in settings.namespaces:
             for arn in team.role_arns:
-                self._person(arn, [team_group(team.name)])
+                entry = self._person(arn, [team_group(team.name)])
+                if settings.charts.spaces:
+                    self._notebooks(arn, entry, settings.namespace_of(team.name))
         # pulumi-aws-native has no default tags.
         tags = [aws_native.TagArgs(key=key, value=value) for key, value in sorted(args.context.tags.items())]
         self.ready = [
@@ -70,6 +76,20 @@ class EksAccess(ComponentResource):
             kubernetes_groups=groups,
             opts=self._child,
         )
+
+    def _notebooks(self, arn: str, entry: aws.eks.AccessEntry, namespace: str) -> None:
+        """Allow notebooks in the team's namespace, and reading the templates that all teams share."""
+        for policy, where in _SPACES.items():
+            aws.eks.AccessPolicyAssociation(
+                f"{self._name}-{role_of(arn)}-{policy}",
+                cluster_name=self._args.cluster_name,
+                principal_arn=entry.principal_arn,
+                policy_arn=f"arn:{self._args.context.partition}:eks::aws:cluster-access-policy/{policy}",
+                access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(
+                    type="namespace", namespaces=[where or namespace]
+                ),
+                opts=self._child,
+            )
 
     def _administrator(self, arn: str) -> None:
         policy = f"arn:{self._args.context.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"

@@ -44,6 +44,7 @@ TRAINING_OPERATOR, TASK_GOVERNANCE = (
     "amazon-sagemaker-hyperpod-training-operator",
     "amazon-sagemaker-hyperpod-taskgovernance",
 )
+SPACES = "amazon-sagemaker-spaces"
 # SageMaker Developer Guide, "Using the HyperPod training operator", supported versions: 1.28 to 1.33. AWS's own module
 # for Terraform, newer, says of the add-on's default build that 1.28 to 1.35 have it (awslabs/awsome-distributed-ai,
 # hyperpod-eks-tf, hyperpod_training_operator).
@@ -60,6 +61,9 @@ _CONFIGURATION: Mapping[str, Mapping[str, object]] = {
     # Mountpoint for Amazon S3 CSI driver, installation).
     "eks-pod-identity-agent": {"tolerations": [{"operator": "Exists"}]},
     S3_DRIVER: {"node": {"tolerateAllTaints": True}},
+    # SageMaker Developer Guide, "Install SageMaker AI Spaces Add-on", without its parts for web browsers, which need a
+    # domain, a certificate and a load balancer.
+    SPACES: {"jupyter-k8s": {"workspacePodWatching": {"enable": True}}},
 }
 # Add-ons whose published schema has an affinity (coredns: AWS CLI Reference, describe-addon-configuration; the EBS
 # driver: values.schema.json of its chart): the key, and the label by which its pods avoid each other's nodes, which our
@@ -140,6 +144,7 @@ class EksAddons(ComponentResource):
         switched = {
             TRAINING_OPERATOR: charts.hyperpod_training_operator,
             TASK_GOVERNANCE: charts.queues == "task-governance",
+            SPACES: charts.spaces,
             metrics_addon.ADDON: metrics_addon.workspace(args.context, args.observability) is not None,
         }
         wanted = [addon for addon, on in switched.items() if on]
@@ -147,7 +152,8 @@ class EksAddons(ComponentResource):
             pulumi.log.warn(warning, self)
         for addon in wanted:
             installed = self._install(addon, self._args.release, cluster)
-            if addon == TASK_GOVERNANCE:
+            # The controller owns the finalizers of notebooks.
+            if addon in (TASK_GOVERNANCE, SPACES):
                 self.empties.append(installed)
         self.register_outputs({})
 
@@ -243,6 +249,12 @@ class EksAddons(ComponentResource):
             # Amazon SageMaker Developer Guide, "Installing the training operator". EKS says of its version 1.2.1 that
             # it needs no permissions, and so refuses an association with it (awslabs/awsome-distributed-ai, 1075).
             namespace=OPERATOR_NAMESPACE,
+        )
+        # SageMaker Developer Guide, "Set up permissions" (of Spaces): the role that is always required.
+        identities[SPACES] = _Identity(
+            kind="spaces",
+            service_account="jupyter-k8s-controller-manager",
+            managed_policy="AmazonSageMakerSpacesControllerPolicy",
         )
         if prometheus := context.prometheus:
             identities[metrics_addon.ADDON] = _Identity(

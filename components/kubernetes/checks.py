@@ -120,6 +120,12 @@ def _charts(settings: KubernetesKeys, *, closed: bool, metrics: bool) -> Iterato
             what="the pods that collect metrics have no policy, and so would have no connection",
             fix="leave one of it and observability.prometheus out",
         )
+    if charts.strict_network_policies and charts.spaces:
+        yield Problem(
+            key="hyperpod:charts.strictNetworkPolicies",
+            what="the pods that run notebooks' controller have no policy, and so would have no connection",
+            fix="leave one of it and spaces out",
+        )
     if charts.queues == "kueue" and len(settings.workers) > _FLAVORS:
         yield Problem(
             key="hyperpod:workers",
@@ -127,12 +133,13 @@ def _charts(settings: KubernetesKeys, *, closed: bool, metrics: bool) -> Iterato
             fix="fewer groups, or charts.queues none",
         )
     yield from _topology(settings)
-    if closed and charts.hyperpod_training_operator:
-        yield Problem(
-            key="hyperpod:charts.hyperpodTrainingOperator",
-            what="cert-manager's images are in quay.io, which a closed network does not reach",
-            fix="leave one of the two out",
-        )
+    for key, needs in (("hyperpodTrainingOperator", charts.hyperpod_training_operator), ("spaces", charts.spaces)):
+        if closed and needs:
+            yield Problem(
+                key=f"hyperpod:charts.{key}",
+                what="cert-manager's images are in quay.io, which a closed network does not reach",
+                fix="leave one of the two out",
+            )
     yield from _checkpoint_memory(charts.checkpoint_memory_percent or 0, closed=closed)
     for number, group in enumerate(settings.groups):
         newer = group.accelerated and group.instance_type not in CATALOGUE

@@ -82,7 +82,7 @@ class HyperPodChart(ComponentResource):
                 self,
             )
         before: list[pulumi.Resource] = []
-        if args.charts.hyperpod_training_operator:
+        if args.charts.cert_manager:
             home = kubernetes.core.v1.Namespace(
                 f"{name}-{CERT_MANAGER}",
                 metadata=kubernetes.meta.v1.ObjectMetaArgs(name=CERT_MANAGER),
@@ -129,7 +129,7 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
     efa = sorted({group.type.name for group in args.groups if efa_interfaces(group)})
     values: dict[str, Any] = {
         "global": {"region": region.name},
-        CERT_MANAGER: {"enabled": charts.hyperpod_training_operator},
+        CERT_MANAGER: {"enabled": charts.cert_manager},
         "nvidia-device-plugin": {"devicePlugin": {"enabled": gpu}},
         "neuron-device-plugin": {"devicePlugin": {"enabled": not gpu}},
         "aws-efa-k8s-device-plugin": {
@@ -143,7 +143,7 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
         "deep-health-check": {"enabled": charts.deep_health_check},
         "job-auto-restart": {"enabled": charts.job_auto_restart},
     }
-    if charts.hyperpod_training_operator:
+    if charts.cert_manager:
         # Its check of itself is a hook: Helm would wait for that pod, and the nodes wait for Helm.
         values[CERT_MANAGER]["startupapicheck"] = {"enabled": False}
     if agent:
@@ -155,7 +155,7 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
         affinity = {"nodeAffinity": nodes}
         values["mpi-operator"]["mpiOperator"] = {"affinity": affinity}
         # The chart has no values for the training operator's nodes.
-        if charts.hyperpod_training_operator:
+        if charts.cert_manager:
             values[CERT_MANAGER] |= {"affinity": affinity}
             values[CERT_MANAGER] |= {part: {"affinity": affinity} for part in _CERT_MANAGER_PARTS}
     if taints := tolerations(args.groups):

@@ -66,6 +66,9 @@ class Charts(Model):
     """Kubeflow's operator for PyTorchJob."""
     hyperpod_training_operator: Annotated[StrictBool, IN_PLACE] = False
     """SageMaker's operator for HyperPodPyTorchJob, with cert-manager."""
+    spaces: Annotated[StrictBool, IN_PLACE] = False
+    """SageMaker Spaces: JupyterLab and Code Editor in the teams' namespaces, by SageMaker's add-on, with cert-manager.
+    docs/kubernetes-cluster.md says what they reach, and how they end when they are idle."""
     health_monitoring: Annotated[StrictBool, IN_PLACE] = True
     """HyperPod's agent that detects faulty nodes."""
     deep_health_check: Annotated[StrictBool, IN_PLACE] = True
@@ -93,6 +96,11 @@ class Charts(Model):
     ] = None
     """Percentage of each node's memory for checkpoints, 20 to 80, by HyperPod's managed tiered checkpointing; jobs get
     the rest. 0: off."""
+
+    @property
+    def cert_manager(self) -> bool:
+        """Whether cert-manager is there, which two of SageMaker's add-ons need."""
+        return self.hyperpod_training_operator or self.spaces
 
 
 class KubernetesKeys(ClusterKeys):

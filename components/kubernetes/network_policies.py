@@ -81,7 +81,7 @@ def system_namespaces(charts: Charts) -> list[str]:
     there = {
         OPERATOR_NAMESPACE: charts.deep_health_check,
         "kubeflow": charts.training_operator,
-        "cert-manager": charts.hyperpod_training_operator,
+        "cert-manager": charts.cert_manager,
     }
     return ["kube-system", *(namespace for namespace, wanted in there.items() if wanted)]
 

@@ -131,6 +131,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"charts.mpiOperator": False},
         {"charts.trainingOperator": False},
         {"charts.hyperpodTrainingOperator": True},
+        {"charts.spaces": True},
         {"charts.queues": "task-governance"},
         {"charts.healthMonitoring": False},
         {"charts.healthMonitoring": False, "charts.jobAutoRestart": False, "charts.deepHealthCheck": False},

@@ -243,6 +243,7 @@ GOLDEN: dict[str, Golden] = {
             ],
             "charts": {
                 "hyperpodTrainingOperator": True,
+                "spaces": True,
                 "queues": "task-governance",
                 "checkpointMemoryPercent": 30,
             },

@@ -85,6 +85,11 @@ BAD: Cases = {
         "charts": {"hyperpodTrainingOperator": True, "queues": "none"},
         "network": {"egress": "vpc-only", "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"},
     },
+    "notebooks in strict and closed networks": {
+        **EKS,
+        "charts": {"spaces": True, "queues": "none", "strictNetworkPolicies": True},
+        "network": {"egress": "vpc-only", "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"},
+    },
     "unknown chart": {**EKS, "charts": {"kubeflow": True}},
     "charts and administrators with Slurm": {"charts": {"mpiOperator": False}, "administratorRoleArns": [ROLE]},
     "teams with Slurm": {"teams": [{"name": "a"}]},
