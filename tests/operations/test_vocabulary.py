@@ -38,6 +38,7 @@ ROWS = [
     Row("KeyUnavailableException", "KeyUnavailableException", "KMS", "not available", "repeat the call in a minute"),
     Row("the issues of EKS node group workers: AutoScalingGroupNotFound", "AutoScalingGroupNotFound", "Amazon EKS",
         "recreate an Auto Scaling group", "shows what exists"),
+    Row("NotServiceResourceError", "NotServiceResourceError", "Amazon FSx", "tagging operation", "hyperpod errors"),
     # Tables: a whole code, and a form with what it names.
     Row("api error InvalidNetworkInterface.InUse: x", "InvalidNetworkInterface.InUse", "Amazon EC2", "is attached",
         "describe-network-interfaces"),
@@ -122,7 +123,9 @@ def test_no_code_hides_another_of_its_table_and_every_answer_names_verbs_that_th
 
 def test_every_step_of_aws_takes_what_the_text_and_the_service_have() -> None:
     steps = load((reading.FOLDER / "aws_steps.yaml").read_text())
-    assert {word for step in steps.values() for word in re.findall(r"\{(\w+)\}", step)} == {"list", "call", "service"}
+    assert {word for step in steps.values() for word in re.findall(r"\{(\w+)\}", step)} == {
+        "list", "call", "service", "stack",
+    }  # fmt: skip
 
 
 def test_a_general_failure_has_the_meaning_of_the_texts_own_code() -> None:
