@@ -60,7 +60,7 @@ def _check_fault(fault: Fault, known: _Known, stack: str) -> None:
     if fault.nth is not None:
         if fault.nth > known.creates:
             raise bad_input(f"--fail #{fault.nth}: stack {stack} creates {known.creates} resources")
-    elif fault.target not in known.names:
+    elif fault.target not in known.names and fault.of_type not in known.quotas:
         raise bad_input(
             f'--fail {fault.target}: stack {stack} has no resource and no type "{fault.target}"',
             _meant(fault.target, known.names, f"it has, for example, {', '.join(known.examples)}"),
@@ -94,7 +94,7 @@ def _known(deployments: Sequence[tuple[Project, Config]]) -> _Known | None:
         for one in made:
             known.names |= {one.name, one.type, one.type.rsplit(":", 1)[-1], f"{one.type}::{one.name}"}
         known.quotas |= {COUNTED[one.type].name for one in made if one.type in COUNTED}
-        known.quotas |= {group.type.name for group in config.instance_groups}
+        known.quotas |= {row.name for group in config.instance_groups for row in group.types}
         known.creates += len(made)
         known.slurm |= config.settings.orchestrator == "slurm"
         slowest = sorted(made, key=lambda one: -duration(one.type, one.inputs))

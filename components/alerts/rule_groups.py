@@ -55,12 +55,13 @@ def _facts(cluster: str, on_eks: Sequence[InstanceGroup], bandwidth: int) -> Ite
             "labels": {"cluster": cluster},
         }
     ]
-    for group in on_eks:
-        node = f'max by (cluster, node, group) (hyperpod_node_info{{cluster="{cluster}", group="{group.name}"}})'
+    for group, row in ((one, row) for one in on_eks for row in one.types):
+        only = f', instance_type="{row.name}"' if len(group.types) > 1 else ""
+        node = f'max by (cluster, node, group) (hyperpod_node_info{{cluster="{cluster}", group="{group.name}"{only}}})'
         rules += [
             {"record": f"hyperpod_{what}_expected", "expr": f"{node} * {number}"}
             for what in ("accelerators", "efa_interfaces")
-            if (number := getattr(group.type, what))
+            if (number := getattr(row, what))
         ]
     yield from _batches("facts", rules)
 

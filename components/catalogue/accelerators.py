@@ -5,8 +5,8 @@ The facts are rows of ``instance_types.csv``, each with its sources. Nothing her
 
 import difflib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -40,6 +40,11 @@ _LUSTRE_EFA_INTERFACES = {
 _NAME = re.compile(
     r"ml\.(?P<series>[a-z]+)\d+(?P<options>[a-z]*)(?:-[a-z0-9]+)*\."
     r"(?:nano|micro|small|medium|large|(?:[2-9]|[1-9]\d+)?xlarge|metal(?:-\d+xl)?)"
+)
+# The columns in which types of one group may differ; rdma_read and network_labels are true where all types have them.
+_QUANTITIES = (
+    *("accelerator_memory_gib", "vcpus", "memory_gib", "pods", "network_gbps", "efa_interfaces"),
+    *("rdma_read", "network_labels", "nvme_disks", "nvme_gb_each"),
 )
 _SERIES: Mapping[str, AcceleratorName] = {"g": "gpu", "gr": "gpu", "p": "gpu", "trn": "trainium"}
 
@@ -200,6 +205,13 @@ def find(name: str) -> InstanceType | None:
         return lookup(name)
     except UnknownInstanceType:
         return None
+
+
+def in_common(types: Sequence[InstanceType]) -> InstanceType:
+    """Return what a node has whichever of these types it is: the first one's row, with the least of each quantity."""
+    if len(types) == 1:
+        return types[0]
+    return replace(types[0], **{name: min(getattr(one, name) for one in types) for name in _QUANTITIES})
 
 
 def from_name(name: str) -> InstanceType:

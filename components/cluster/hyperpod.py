@@ -117,7 +117,12 @@ class HyperPod(Cluster):
         config = args.orchestrator.group_config(group)
         return sagemaker.ClusterInstanceGroupArgs(
             instance_group_name=group.name,
-            instance_type=group.type.name,
+            instance_type=None if len(group.types) > 1 else group.type.name,
+            instance_requirements=sagemaker.ClusterInstanceRequirementsArgs(
+                instance_types=[row.name for row in group.types]
+            )
+            if len(group.types) > 1
+            else None,
             instance_count=args.there.get(group.name, 0) if group.follows_demand else group.count,
             min_instance_count=worker.min_count if worker else None,
             execution_role=args.role_arns[group.role],

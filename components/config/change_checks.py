@@ -65,6 +65,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
     """Return the record for later deployments: strings, numbers and lists, none of which is null."""
     settings = config.settings
     net = settings.network
+    several = {group.name: list(group.fallback_types) for group in settings.groups if group.fallback_types}
     return {
         "region": config.region.name,
         "orchestrator": settings.orchestrator,
@@ -82,6 +83,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
         **({"setup": settings.slurm.setup} if settings.slurm.by_image else {}),
         **({"kmsKey": settings.security.kms_key} if settings.security.kms_key else {}),
         "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
+        **({"severalTypes": several} if several else {}),
         "workers": {group.name: _fixed_of_group(group) for group in settings.groups},
         "roleArn": settings.existing_role_arn or "",
         "kubernetesVersion": settings.kubernetes_version if settings.orchestrator == "eks" else "",
@@ -177,6 +179,7 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
     if all(home):
         yield from _check_growth("hyperpod:fsx.homeStorageGiB", "the file system for /home", *home)
     yield from _instance_types(before["instanceTypes"], after["instanceTypes"])
+    yield from _several_types(before, after)
     yield from _workers(before.get("workers", {}), after["workers"])
     if before.get("roleArn", after["roleArn"]) != after["roleArn"]:
         yield Problem(
@@ -341,6 +344,25 @@ def _instance_types(before: Mapping[str, str], after: Mapping[str, str]) -> Iter
             key=f"hyperpod:{key}",
             what=f'group "{name}" runs on {before[name]}, and an existing group cannot change to {kind}',
             fix=fix,
+        )
+
+
+def _several_types(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:
+    """The same page: a group does not switch between InstanceType and InstanceRequirements, and keeps the types of
+    which nodes run. Which these are is not known here, and AWS would refuse after the nodes' charts have changed.
+    """
+    had, has = before.get("severalTypes", {}), after.get("severalTypes", {})
+    for name in sorted(before["instanceTypes"].keys() & after["instanceTypes"].keys()):
+        if bool(had.get(name)) != bool(has.get(name)):
+            also = f"cannot change to {'one type' if had.get(name) else 'several types'}"
+        elif gone := [kind for kind in had.get(name, ()) if kind not in (after["instanceTypes"][name], *has[name])]:
+            also = f"keeps {', '.join(gone)}: nodes of it may run"
+        else:
+            continue
+        yield Problem(
+            key="hyperpod:workers",
+            what=f'group "{name}" is deployed, and an existing group {also}',
+            fix="add a group with another name, and remove this one once no job needs it",
         )
 
 

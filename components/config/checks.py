@@ -18,6 +18,7 @@ from ..slurm.checks import slurm_problems
 from ..storage.checks import file_system_problems
 from ..workers.checks import head_node_problems, worker_problems
 from ..workers.demand_checks import demand_problems
+from ..workers.fallback_checks import fallback_problems
 from ..workers.image_checks import image_problems
 from ..workers.type_checks import type_problems
 from .model import Settings
@@ -41,6 +42,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
             recovery=settings.node_recovery,
             monitored=settings.charts.health_monitoring,
         ),
+        fallback_problems(settings, continuous=continuous, governed=settings.charts.queues == "task-governance"),
         image_problems(settings, continuous=continuous),
         type_problems(settings, packages=bool(settings.slurm.container_packages)),
         head_node_problems(settings, settings.lost_node_seconds),

@@ -101,7 +101,7 @@ class Config:
             InstanceGroup(
                 name=group.name,
                 role="worker",
-                type=lookup(group.instance_type),
+                types=tuple(map(lookup, group.types)),
                 count=settings.count_of(group),
                 volume_gib=settings.volume_of(group),
                 partition=self._partition(group),
@@ -153,6 +153,6 @@ class Config:
         if login := self.settings.login:
             heads.append(("login", login.instance_type, login.count))
         return tuple(
-            InstanceGroup(name=role, role=role, type=lookup(kind), count=count, volume_gib=HEAD_VOLUME_GIB)
+            InstanceGroup(name=role, role=role, types=(lookup(kind),), count=count, volume_gib=HEAD_VOLUME_GIB)
             for role, kind, count in heads
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -67,6 +67,19 @@ def total(what: str, parts: Iterable[Part]) -> Part:
     )
 
 
+def dearest(parts: Sequence[Part]) -> Part:
+    """Return what one of several costs, whichever it is: from the cheapest to the dearest."""
+    if len(parts) == 1:
+        return parts[0]
+    every = total("", parts)
+    return replace(
+        every,
+        least=min(part.least for part in parts),
+        most=None if every.most is None else max(part.most or 0.0 for part in parts),
+        guess=None if every.guess is None else max(part.guess or 0.0 for part in parts),
+    )
+
+
 def _sum(amounts: Iterable[float | None]) -> float | None:
     found = tuple(amounts)
     given = [usd for usd in found if usd is not None]
@@ -79,7 +92,8 @@ class Cost:
 
     ``accelerated`` are the parts with accelerators; ``listed`` those that use the tables' prices, wholly or in part.
     ``warnings`` name unknown prices; ``place`` is a region for which the tables have no prices. ``idle``: what the
-    stack costs without the nodes that follow demand, in words; empty if none do.
+    stack costs without the nodes that follow demand, in words; empty if none do. ``ranges``: the types that come decide
+    what it costs, from ``whole.least`` to ``whole.most``.
     """
 
     parts: Mapping[str, Part]
@@ -89,6 +103,7 @@ class Cost:
     warnings: tuple[str, ...] = ()
     place: str = ""
     idle: str = ""
+    ranges: bool = False
 
     @cached_property
     def whole(self) -> Part:
@@ -118,6 +133,8 @@ class Cost:
     @property
     def _most(self) -> str:
         whole = self.whole
+        if whole.most is not None and self.ranges and not (self.idle or whole.known):
+            return f"${whole.least:,.2f} to ${whole.most:,.2f} an hour"
         if whole.most is not None:
             return f"{'' if whole.known else 'at most '}${whole.most:,.2f} an hour"
         said = [f"at least ${whole.least:,.2f} an hour"] if whole.least else []

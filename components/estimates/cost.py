@@ -1,6 +1,6 @@
 """Estimates a stack's cost per hour before anything is created: list prices, without traffic and other usage."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -8,7 +8,7 @@ from ..catalogue.accelerators import lookup
 from ..catalogue.kubernetes_versions import KUBERNETES_VERSIONS, extended_support_notice, today
 from ..catalogue.prices import PRICED_REGIONS, PRICES, price
 from ..config import Config, InstanceGroup
-from .amounts import Cost, Part, known, total
+from .amounts import Cost, Part, dearest, known, total
 
 Rates = Mapping[str, float]
 _NO_RATES: Rates = MappingProxyType({})
@@ -32,10 +32,12 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
     groups = {_group_part(group): group for group in config.instance_groups}
     listed = tuple(part for part, of in held.items() if not of.keys() <= rates.keys())
     place = config.region.name if listed and config.region.name not in PRICED_REGIONS else ""
-    parts = {}
+    parts, choices = {}, []
     for name, of in held.items():
-        found = total(name, (_part(item, number, rates, place) for item, number in of.items()))
-        parts[name] = _price_group(found, groups[name]) if name in groups else found
+        found = [_part(item, number, rates, place) for item, number in of.items()]
+        parts[name] = _price_group(found, groups[name]) if name in groups else total(name, found)
+        if name in groups and len(found) > 1:
+            choices.append(_in_order(found, groups[name]))
     idle = estimate(config.idle, rates) if config.follows_demand else None
     if idle:
         # A group that follows demand is not there under the same name.
@@ -44,6 +46,7 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
     where = "" if len(listed) == len(held) else f" for {', '.join(listed)}"
     notes = [f"list prices of {_PRICED}{where}"] if listed else []
     by_use = [f"{what} ({' and '.join(_in_words(item) for item in of)})" for what, of in usage(config).items()]
+    notes += choices
     notes += [f"on top, by use, in {_PRICED}: {', '.join([*by_use, 'other data transfer'])}", *_notes(config)]
     warnings = [*_warnings(groups, parts)]
     if place:
@@ -56,6 +59,7 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
         warnings=tuple(warnings),
         place=place,
         idle=idle.words if idle else "",
+        ranges=any(len(group.types) > 1 for group in groups.values()),
     )
 
 
@@ -76,13 +80,13 @@ def _part(item: str, number: float, rates: Rates, place: str) -> Part:
     return known(item, number * hourly)
 
 
-def _price_group(part: Part, group: InstanceGroup) -> Part:
-    """Price a group by how its instances are bought.
+def _price_group(by_type: Sequence[Part], group: InstanceGroup) -> Part:
+    """Price a group by how its instances are bought, from the cheapest of its types to the dearest.
 
     Amazon EC2 User Guide, "Spot Instances": spare capacity for less than the On-Demand price. SageMaker Developer
     Guide, "Reserve Flexible Training Plans for ML workloads": a plan is paid in advance, at its own price.
     """
-    part = replace(part, what=f"{group.count} x {group.type.name}")
+    part = replace(dearest(by_type), what=f"{group.count} x {group.type_names}")
     if group.worker and group.worker.training_plan_arn:
         return Part(what=f"the training plan of {group.name}", least=0.0, most=None, guess=part.guess, basis=_ON_DEMAND)
     if group.worker and group.worker.capacity == "spot":
@@ -90,26 +94,41 @@ def _price_group(part: Part, group: InstanceGroup) -> Part:
     return part
 
 
+def _in_order(by_type: Sequence[Part], group: InstanceGroup) -> str:
+    """Say what is tried first, what then, and what each costs. Karpenter chooses by price (SageMaker Developer Guide,
+    "Continuous provisioning for enhanced cluster operations on Amazon EKS", Flexible instance groups).
+    """
+    then = ", or " if group.follows_demand else ", then "
+    told = then.join(f"{one.what} for {one.figure()}" for one in by_type)
+    return f"{group.name}: {told}; USD an hour for {group.count} nodes"
+
+
 def _warnings(groups: Mapping[str, InstanceGroup], parts: Mapping[str, Part]) -> Iterator[str]:
     """Name the instance types without a HyperPod price; a region without prices has one warning for all."""
     for name, group in groups.items():
-        part, row = parts[name], group.type
+        part = parts[name]
         if group.worker and group.worker.training_plan_arn:
             yield f"{group.name}: the price of its training plan is unknown; it is paid in advance, used or not"
-        if part.most is not None or row.price_basis == "hyperpod":
-            continue
-        if row.hourly_usd is None:
-            yield f"the price of {part.what} is unknown, and is in no sum: {_ASK}"
-        else:
+        for row in group.types if part.most is None else ():
+            what = part.what if len(group.types) == 1 else f"{group.count} x {row.name}"
+            if row.price_basis == "hyperpod":
+                continue
+            if row.hourly_usd is None:
+                yield f"the price of {what} is unknown, and is in no sum: {_ASK}"
+                continue
             stands = f"{_BASES[row.price_basis or '']} in us-east-1, ${row.hourly_usd:,.2f} for each, is an estimate"
             above = f". {_ABOVE_EC2}" if row.price_basis == "ec2" else ""
-            yield f"HyperPod's price of {part.what} is unknown: {stands} ({row.price_source.split(';')[0]}){above}"
+            yield f"HyperPod's price of {what} is unknown: {stands} ({row.price_source.split(';')[0]}){above}"
 
 
 def quantities(config: Config) -> dict[str, dict[str, float]]:
-    """Return the stack's permanent use, by part: how much of each instance type and item of prices.csv."""
+    """Return the stack's permanent use, by part: how much of each instance type and item of prices.csv. A group has as
+    much of any of its types.
+    """
     settings = config.settings
-    held: dict[str, dict[str, float]] = {_group_part(one): {one.type.name: one.count} for one in config.instance_groups}
+    held: dict[str, dict[str, float]] = {
+        _group_part(one): {row.name: one.count for row in one.types} for one in config.instance_groups
+    }
     volumes = sum(group.count * group.volume_gib for group in config.instance_groups)
     held["node volumes"] = {"sagemaker_volume": volumes}
     if not settings.fsx.file_system_id:
@@ -174,7 +193,7 @@ def _in_words(item: str) -> str:
 
 
 def _group_part(group: InstanceGroup) -> str:
-    return f"{group.name} ({group.count} x {group.type.name})"
+    return f"{group.name} ({group.count} x {group.type_names})"
 
 
 def _extended(config: Config) -> bool:

@@ -124,7 +124,7 @@ def _address_usage(config: Config, _: str) -> float:
     """Count a unit for each address, and for each interface after a node's first."""
     endpoints = len(config.settings.interface_services) + (0 if config.settings.network.closed else 1)
     return endpoints * _MANAGED_UNITS + sum(
-        group.count * (node_addresses(group.type.interfaces, config.settings.orchestrator) + group.type.interfaces - 1)
+        group.count * (node_addresses(group.interfaces, config.settings.orchestrator) + group.interfaces - 1)
         for group in config.instance_groups
     )
 

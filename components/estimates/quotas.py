@@ -66,8 +66,10 @@ def _instances(config: Config) -> Iterator[Quota]:
         on_spot = bool(group.worker and group.worker.capacity == "spot")
         spot += group.count if on_spot else 0
         for name in counted(spot=on_spot, plan=bool(group.worker and group.worker.training_plan_arn)):
-            wanted[name.format(type=group.type.name)] += group.count
-    codes = {ON_DEMAND.format(type=group.type.name): group.type.quota_code for group in config.instance_groups}
+            # Any of its types may have to provide all nodes of a group.
+            wanted.update({name.format(type=row.name): group.count for row in group.types})
+    rows = [row for group in config.instance_groups for row in group.types]
+    codes = {ON_DEMAND.format(type=row.name): row.quota_code for row in rows}
     for name, count in sorted((+wanted).items()):
         yield Quota(service="sagemaker", name=name, code=codes.get(name, ""), needed=count, unit="instances")
     hyperpod = "SageMaker HyperPod cluster"
@@ -138,4 +140,4 @@ def _interfaces(config: Config) -> Quota:
 
 def interfaces_needed(config: Config) -> int:
     """Count interfaces: one for each node and each further EFA card, about ten for FSx, NAT gateway, endpoints."""
-    return 10 + sum(group.count * group.type.interfaces for group in config.instance_groups)
+    return 10 + sum(group.count * group.interfaces for group in config.instance_groups)

@@ -142,13 +142,13 @@ def _charts(settings: KubernetesKeys, *, closed: bool, metrics: bool) -> Iterato
             )
     yield from _checkpoint_memory(charts.checkpoint_memory_percent or 0, closed=closed)
     for number, group in enumerate(settings.groups):
-        newer = group.accelerated and group.instance_type not in CATALOGUE
-        if group.instance_type in _WITHOUT_DEVICE_PLUGIN or newer:
-            yield Problem(
-                key=f"hyperpod:workers[{number}].instanceType",
-                what=f"the pinned HyperPod chart starts no device plugin on {group.instance_type}",
-                fix="another type, or orchestrator slurm",
-            )
+        for key, name in group.keyed_types(f"hyperpod:workers[{number}]"):
+            if name in _WITHOUT_DEVICE_PLUGIN or (group.accelerated and name not in CATALOGUE):
+                yield Problem(
+                    key=key,
+                    what=f"the pinned HyperPod chart starts no device plugin on {name}",
+                    fix="another type, or orchestrator slurm",
+                )
     if settings.charts.neuron_scheduler and settings.accelerator != "trainium":
         yield Problem(
             key="hyperpod:charts.neuronScheduler",
@@ -177,7 +177,7 @@ def _topology(settings: KubernetesKeys) -> Iterator[Problem]:
             what="Kueue places jobs on nodes that are there, and so would never ask for those that follow demand",
             fix="leave it out, or scaling fixed for every group",
         )
-    if not any(group.instance_type in labelled for group in settings.groups):
+    if not any(set(group.types) <= set(labelled) for group in settings.groups):
         yield Problem(
             key="hyperpod:charts.topology",
             what="HyperPod labels no node of these groups with its place in the network",

@@ -126,7 +126,7 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
     agent = region.health_agent_account
     # The plugin ends, again and again, where it finds no device (aws/sagemaker-hyperpod-cli, issue 367), and a type
     # that its list lacks talks over TCP (aws-samples/aws-do-eks, pull request 56).
-    efa = sorted({group.type.name for group in args.groups if efa_interfaces(group)})
+    efa = sorted({row.name for group in args.groups if efa_interfaces(group) for row in group.types})
     values: dict[str, Any] = {
         "global": {"region": region.name},
         CERT_MANAGER: {"enabled": charts.cert_manager},

@@ -71,7 +71,7 @@ def pool_spec(group: InstanceGroup, autoscaling: Autoscaling) -> dict[str, Any]:
     labels = {**(group.worker.labels if group.worker else {}), GROUP_LABEL: group.name, **_HEALTHY}
     spec: dict[str, Any] = {
         "nodeClassRef": {"group": CLASS_GROUP, "kind": CLASS_KIND, "name": group.name.lower()},
-        "requirements": [{"key": _TYPE_LABEL, "operator": "In", "values": [group.type.name]}],
+        "requirements": [{"key": _TYPE_LABEL, "operator": "In", "values": [row.name for row in group.types]}],
         # A node would leave under its job; `hyperpod node update-software` renews nodes.
         "expireAfter": "Never",
     }
@@ -98,7 +98,7 @@ def _limits(group: InstanceGroup) -> Mapping[str, str]:
     Karpenter's definition of a pool names ``nodes`` since 1.8, and nobody says which release HyperPod runs: devices and
     CPUs bound it too. A node with one thread per core shows half of its type's vCPUs, so these alone would allow more.
     """
-    limits = {"nodes": str(group.count), "cpu": str(group.count * group.type.vcpus)}
+    limits = {"nodes": str(group.count), "cpu": str(group.count * max(row.vcpus for row in group.types))}
     if group.type.accelerator:
         limits[device_resource(group)] = str(group.count * group.type.accelerators)
     return limits

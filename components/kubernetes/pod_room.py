@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from ..catalogue import rows
-from ..catalogue.accelerators import CATALOGUE, InstanceType, find
+from ..catalogue.accelerators import CATALOGUE, InstanceType, find, in_common
 from ..schema.problems import Problem
-from ..workers.keys import WorkerGroup
 from ..workers.taints import open_groups
 from .keys import KubernetesKeys
 
@@ -41,29 +40,30 @@ def room_problems(settings: KubernetesKeys) -> Iterator[Problem]:
     The part of a node that kubelet reserves is not counted: a refused stack would never fit.
     """
     charts, groups = settings.charts, open_groups(settings)
-    if not groups or any((row := find(group.instance_type)) is None or not row.memory_gib for group in groups):
+    known = [[row for name in group.types if (row := find(name)) and row.memory_gib] for group in groups]
+    if not groups or any(len(rows) < len(group.types) for rows, group in zip(known, groups, strict=True)):
         return  # no node at all, or one that the catalogue does not know
+    types = [in_common(rows) for rows in known]
     on = {"": True, "kueue": charts.queues == "kueue"}
     here = [one for one in CLUSTER_PODS if on.get(one.needs) or getattr(charts, one.needs, False)]
     wanted = _sum(one for one in here if one.place == "cluster")
     free = [0, 0, 0]
-    for group in groups:
-        left = _left(CATALOGUE[group.instance_type], here)
+    for group, row in zip(groups, types, strict=True):
+        left = _left(row, here)
         free = [had + settings.count_of(group) * more for had, more in zip(free, left, strict=True)]
     for what, has, needs in zip(("pods", "millicores", "MiB"), free, wanted, strict=True):
         if has < needs:
-            nodes = " and ".join(f"{settings.count_of(group)} x {group.instance_type}" for group in groups)
+            nodes = " and ".join(f"{settings.count_of(group)} x {' or '.join(group.types)}" for group in groups)
             yield Problem(
                 key=f"hyperpod:workers[{settings.groups.index(groups[0])}].instanceType",
                 what=f"beside its own pods, {nodes} can take {max(has, 0)} {what} of the cluster's, and DNS, storage "
                 f"drivers, operators and queues need {needs}",
-                fix=_fix(settings, groups, here, wanted),
+                fix=_fix(types[0], here, wanted),
             )
             return
 
 
-def _fix(settings: KubernetesKeys, groups: tuple[WorkerGroup, ...], here: list[ClusterPods], wanted: list[int]) -> str:
-    first = CATALOGUE[groups[0].instance_type]
+def _fix(first: InstanceType, here: list[ClusterPods], wanted: list[int]) -> str:
     alone = _nodes(first, here, wanted)
     more = f"{alone} x {first.name}" if alone else "a larger type"
     return (

@@ -45,9 +45,8 @@ def addresses_needed(settings: ClusterKeys, net: NetworkConfig, servers: int) ->
     login = max(settings.login.count, 0) if settings.login else 0
     total = 1 + login if settings.orchestrator == "slurm" else 0
     for group in settings.groups:
-        row = find(group.instance_type)
-        count = max(settings.count_of(group), 0)
-        total += count * node_addresses(row.interfaces if row else 1, settings.orchestrator)
+        interfaces = max(row.interfaces if (row := find(name)) else 1 for name in group.types)
+        total += max(settings.count_of(group), 0) * node_addresses(interfaces, settings.orchestrator)
     return total + servers + MOST_ENDPOINTS[net.closed] + _RESERVED_ADDRESSES
 
 

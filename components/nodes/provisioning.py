@@ -51,7 +51,7 @@ def facts(
         cluster_name=names.cluster,
         region=names.region,
         orchestrator=settings.orchestrator,
-        instance_groups=tuple(_group(config, group) for group in config.instance_groups),
+        instance_groups=tuple(_group(config, group, group.types[0]) for group in config.instance_groups),
         fsx_mount=MOUNT_POINT,
         fsx_id=settings.fsx.file_system_id,
         fsx_efa=settings.fsx.efa,
@@ -70,6 +70,7 @@ def facts(
         shared_queue=settings.slurm.shared_queue,
         setup=settings.slurm.setup,
         mlflow=mlflow,
+        fallback_groups=tuple(_group(config, one, row) for one in config.instance_groups for row in one.types[1:]),
     )
 
 
@@ -129,8 +130,7 @@ def conf_text(config: Config, names: Names) -> str:
     return parameters.render(ExtraConf(cluster_id=names.cluster_id, files=tuple(found)))
 
 
-def _group(config: Config, group: InstanceGroup) -> Group:
-    row = group.type
+def _group(config: Config, group: InstanceGroup, row: InstanceType) -> Group:
     return Group(
         name=group.name,
         role=group.role,

@@ -31,7 +31,9 @@ def worker_problems(
         key = f"hyperpod:workers[{index}]"
         yield from _worker(key, group, settings)
         yield from _capacity(key, group, region, continuous=continuous)
-        yield from _ultraserver(f"{key}.instanceType", group.instance_type, region, existing_vpc=existing_vpc)
+        for place, name in group.keyed_types(key):
+            yield from _accelerator(place, name, settings)
+            yield from _ultraserver(place, name, region, existing_vpc=existing_vpc)
 
 
 def _worker(key: str, group: WorkerGroup, settings: ClusterKeys) -> Iterator[Problem]:
@@ -39,7 +41,6 @@ def _worker(key: str, group: WorkerGroup, settings: ClusterKeys) -> Iterator[Pro
         yield Problem(
             key=f"{key}.name", what=f'"{group.name}" cannot name a worker group', fix="taken by the head nodes"
         )
-    yield from _accelerator(f"{key}.instanceType", group.instance_type, settings)
     count = settings.count_of(group)
     if group.min_count is not None and group.min_count > count:
         yield Problem(

@@ -25,6 +25,8 @@ from ..schema.fields import (
 # SageMaker API Reference: CreateCluster (InstanceCount, VolumeSizeInGB), InstanceGroupName.
 MAX_COUNT = 6758
 MAX_VOLUME_GIB = 16384
+# SageMaker API Reference, ClusterInstanceRequirements, InstanceTypes.
+MAX_TYPES = 20
 GROUP_NAME_LIMIT = 63
 
 
@@ -54,6 +56,11 @@ SYSTEM_NODES = 3
 # github.com/sunilpp/hyperpod-quickstart.
 HEAD_VOLUME_GIB = 200
 _REPLACES_ROOTS = Change("in place", "in place: all nodes of the group at once, with new root volumes; pods end")
+# "Updating SageMaker HyperPod cluster configuration", the same guide, InstanceType.
+_TYPES = Change(
+    "in part",
+    "further types are added in place; refused to remove one, or to add the first one to an existing group",
+)
 MEMBERS = Change("in place", "added and removed in place")
 OF_A_NEW_GROUP = Change("refused", "refused for an existing group: add one with another name")
 
@@ -84,6 +91,11 @@ class WorkerGroup(Model):
     """Name of the group. Renaming deletes the group and creates another."""
     instance_type: Annotated[str, OF_A_NEW_GROUP]
     """Instance type, for example ml.p5.48xlarge."""
+    fallback_types: Annotated[tuple[str, ...], _TYPES] = ()
+    """Further instance types, in the order in which HyperPod tries them for each node that it cannot get as
+    `instanceType`. Like that one they have the same number of the same kind of accelerators, architecture and
+    network transport. Needs `nodeProvisioning` Continuous, and excludes `trainingPlanArn`, spot and task
+    governance. EKS only."""
     count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0, le=MAX_COUNT)
     """Number of nodes; with `scaling` demand the most. Default: from `size`; 3 without accelerators."""
     scaling: Annotated[Literal["fixed", "demand"], OF_A_NEW_GROUP] = "fixed"
@@ -120,6 +132,16 @@ class WorkerGroup(Model):
     taints: tuple[Taint, ...] | None = None
     """Kubernetes taints of the nodes. Default: none; if the cluster has a group without accelerators, the groups with
     accelerators get a taint that keeps the cluster's own pods off them. An empty list means no taints. EKS only."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Its instance types, in order of preference."""
+        return (self.instance_type, *self.fallback_types)
+
+    def keyed_types(self, key: str) -> list[tuple[str, str]]:
+        """Return each type with the key that names it, where ``key`` is the group's."""
+        more = ((f"{key}.fallbackTypes[{number}]", name) for number, name in enumerate(self.fallback_types))
+        return [(f"{key}.instanceType", self.instance_type), *more]
 
     @property
     def accelerated(self) -> bool:

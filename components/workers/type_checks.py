@@ -79,7 +79,7 @@ def _for_x86(key: str, name: str, packages: bool) -> Iterator[Problem]:
 def type_notes(groups: Sequence[InstanceGroup], *, slurm: bool) -> Iterator[str]:
     """Name what a stack's instance types lack, for people who are about to pay for it."""
     nodes = sum(group.count for group in groups if group.role == "worker" and group.type.accelerator)
-    for row in {group.type.name: group.type for group in groups}.values():
+    for row in {row.name: row for group in groups for row in group.types}.values():
         if not row.catalogued:
             yield _unknown(row, slurm=slurm)
         elif row.accelerator and row.efa == "no" and nodes > 1:

@@ -186,7 +186,7 @@ class Validation:
             has = item["status"]["allocatable"]
             number, efa = int(has.get(resource, 0)), int(has.get(EFA_RESOURCE, 0))
             detail = f"{'Ready' if ready else 'NotReady'}, {number} of {wanted} accelerators, {efa} EFA interfaces"
-            kind = groups[node.group].type
+            kind = groups[node.group].type_of(node.instance_type)
             enough = kind.efa != "yes" or efa == kind.efa_interfaces
             hint = "the device plugins: kubectl get daemonsets --all-namespaces"
             yield _check(f"Kubernetes sees {node.name}", ready and number == wanted and enough, detail, hint)

@@ -51,7 +51,7 @@ def _row(name: str) -> dict[str, Any]:
         "stack": name,
         "orchestrator": config.settings.orchestrator,
         "region": config.region.name,
-        "workers": ", ".join(f"{group.count} x {group.type.name}" for group in config.worker_groups),
+        "workers": ", ".join(f"{group.count} x {group.type_names}" for group in config.worker_groups),
         "hourly_usd": price.hourly_usd,
         "estimated_hourly_usd": price.whole.guess,
         "hourly": price.whole.figure(),

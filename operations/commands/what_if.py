@@ -83,7 +83,7 @@ def what_if(target: Target, group: str, count: int) -> WhatIf:
     return WhatIf(
         stack=target.stack,
         group=group,
-        type=found.type.name,
+        type=found.type_names,
         count=count,
         reaches=reaches(config, group, count),
         quotas=[quota for quota in quotas.needed(larger) if quota.needed > before.get(quota.name, 0)],

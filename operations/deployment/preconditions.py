@@ -67,15 +67,19 @@ def quotas_lack(target: Target) -> Iterator[Lack]:
 
 
 def zone_lacks(target: Target) -> Iterator[Lack]:
-    """Instance types that EC2 does not offer in the stack's zone: it may not list a type of HyperPod's alone at all."""
-    here = target.config.zone_id
-    for name in sorted({group.type.name for group in target.config.instance_groups if group.count}):
-        zones, unknown = capacity.zones_of(target.aws, name)
+    """Instance types that EC2 does not offer in the stack's zone: it may not list a type of HyperPod's alone at all.
+
+    What of a group's types is missing stops nobody as long as it has another.
+    """
+    here, groups = target.config.zone_id, [one for one in target.config.instance_groups if one.count]
+    asked = {name: capacity.zones_of(target.aws, name) for name in sorted({r.name for g in groups for r in g.types})}
+    stuck = {r.name for g in groups if not any(here in asked[r.name][0] for r in g.types) for r in g.types}
+    for name, (zones, unknown) in asked.items():
         if unknown:
             yield Lack(what=f"whether {here} offers {name} is unknown: {unknown}", fix="", sure=False)
         elif here not in zones:
             others = f"hyperpod:availabilityZoneId: one of {', '.join(zones)}" if zones else "another aws:region"
-            yield Lack(what=f"{here} does not offer {name}", fix=others, sure=bool(zones))
+            yield Lack(what=f"{here} does not offer {name}", fix=others, sure=bool(zones) and name in stuck)
 
 
 def surprises(target: Target) -> Iterator[Lack]:

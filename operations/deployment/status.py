@@ -94,12 +94,13 @@ def _groups(target: Target, found: Sequence[Node]) -> list[Group]:
     return [
         Group(
             name=group.name,
-            instance_type=group.type.name,
+            instance_type=" and ".join(types) if len(group.types) > 1 and types else group.type_names,
             wanted=group.wanted(sum(nodes.values())),
             nodes=nodes,
         )
         for group in target.config.instance_groups
-        for nodes in [dict(Counter(node.status for node in found if node.group == group.name))]
+        for own in [[node for node in found if node.group == group.name]]
+        for nodes, types in [(dict(Counter(node.status for node in own)), sorted({node.instance_type for node in own}))]
     ]
 
 

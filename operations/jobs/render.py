@@ -260,7 +260,7 @@ def _node(group: InstanceGroup, processes: int, devices: int | None, efa: int | 
         checkpoint_percent=charts.checkpoint_memory_percent or 0,
     )
     return {
-        "type": group.type.name,
+        "type": group.type.name if len(group.types) == 1 else "",
         "group": group.name,
         "environment": config_map_name(group.name),
         "processes": processes,

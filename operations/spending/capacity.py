@@ -51,7 +51,7 @@ def offers(target: Target, days: int, after: datetime | None = None) -> list[Off
     """What AWS offers for each type of the stack's workers; a plan for ``days``, that starts ``after`` a time."""
     wanted: Counter[InstanceType] = Counter()
     for group in target.config.training_groups:
-        wanted[group.type] += group.count
+        wanted.update(dict.fromkeys(group.types, group.count))
     found: list[Offer] = []
     zone_ids, checks = _zone_ids(target), _checks(target, wanted)
     for row, number in wanted.items():

@@ -59,7 +59,7 @@ def bill(config: Config, rates: Mapping[str, float] | None = None) -> Bill:
 
 
 def _table_sources(config: Config) -> list[str]:
-    types = dict.fromkeys(group.type.name for group in config.instance_groups)
+    types = dict.fromkeys(row.name for group in config.instance_groups for row in group.types)
     named = [f"{name}: {lookup(name).price_source or 'no price is known'}" for name in types]
     dated = sorted(row.as_of for row in PRICES.values() if row.as_of)
     return [*named, f"everything else: components/catalogue/prices.csv, figures of {dated[0]} to {dated[-1]}"]

@@ -193,7 +193,7 @@ def read(config: Config, nodes: Sequence[Node], lines: Iterable[str], since: str
 
 
 def _types(config: Config) -> list[str]:
-    return [group.type.name for group in config.training_groups]
+    return [row.name for group in config.training_groups for row in group.types]
 
 
 def _doubts(types: Iterable[str]) -> Iterator[str]:

@@ -40,7 +40,7 @@ from .faults import Call, Fault
 from .integrity import check_exist, check_unused, known_identifiers, references
 from .kinds import after_update, find_kind
 from .policies import check_policies
-from .provisioning import arrive, awaited, failed_scripts, note, short_of
+from .provisioning import arrive, awaited, failed_scripts, note, note_lacking, short_of
 from .quotas import check_quota
 from .tags import check_tags
 from .watching import as_aws
@@ -247,8 +247,11 @@ class Account(Books):
             if fault.late:
                 made: Any = _as_refusals(act)
                 live = self.live[type_token, made[0]]
-                if short := short_of(live, fault.kind):
-                    note(live, short, fault.error())
+                if (short := short_of(live, fault.kind, fault.of_type)) is not None:
+                    if short:
+                        note(live, short, fault.error())
+                    if fault.of_type:
+                        note_lacking(live, fault.of_type)
                     return made  # type: ignore[no-any-return]  # what act returns
                 raise fault.half_made(live)
             if fault.kind != "throttling" or attempt == RETRIES - 1:

@@ -6,6 +6,7 @@ from operations.engine.state import HYPERPOD_CLUSTER
 
 from .books import Books, Inputs, Refused
 from .kinds import register
+from .provisioning import types_of
 from .records import record
 
 TOKEN = "aws-native:sagemaker:ComputeQuota"
@@ -34,7 +35,7 @@ def _create(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 def _check_types(cluster: Inputs, i: Inputs) -> None:
     """ComputeQuotaResourceConfig: the instance type of an instance group of the cluster."""
-    here = {group["instanceType"] for group in cluster["instanceGroups"]}
+    here = {name for group in cluster["instanceGroups"] for name in types_of(group)}
     for one in i["computeQuotaConfig"]["computeQuotaResources"]:
         if one["instanceType"] not in here:
             raise Refused("ValidationException", f"the cluster has no instance group of {one['instanceType']}")

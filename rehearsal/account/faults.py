@@ -63,7 +63,8 @@ _FAILED: Mapping[str, Mapping[str, str]] = {
 
 @dataclass
 class Fault:
-    """Something that fails: ``target`` is a type token, its last part, a resource's name, or TYPE::NAME.
+    """Something that fails: ``target`` is a type token, its last part, a resource's name, or TYPE::NAME; for capacity
+    also an instance type, which AWS lacks when the cluster is made.
 
     ``count`` is how often it fails; a throttled request succeeds when the provider has retried often enough.
     ``nth`` counts creates over the whole account instead, from 1; from it on credentials that have expired fail every
@@ -88,7 +89,7 @@ class Fault:
         hit = (
             creates == self.nth
             if self.nth
-            else self.target
+            else (HYPERPOD_CLUSTER if self.of_type else self.target)
             in (
                 type_token,
                 type_token.rsplit(":", 1)[-1],
@@ -98,6 +99,11 @@ class Fault:
         )
         self.hits += hit
         return hit
+
+    @property
+    def of_type(self) -> str:
+        """The instance type that AWS lacks; empty if it is no matter of one type."""
+        return self.target if self.kind == "capacity" and self.target.startswith("ml.") else ""
 
     @property
     def late(self) -> bool:

@@ -15,6 +15,7 @@ from .faults import NO_NETWORK, NOT_STABLE, SCRIPTS_FAILED
 from .grants import granted, role_statements
 from .keys import check_bucket, check_volumes
 from .kinds import register
+from .provisioning import types_of
 from .quotas import check_instances
 from .records import record
 from .updates import check_groups
@@ -53,6 +54,7 @@ def _check(account: Books, i: Inputs) -> None:
         _check_role(account, i["clusterName"], group)
         _check_lifecycle(account, group)
         _check_kubernetes_config(group)
+        _check_types(group, i)
     if "slurm" in (i.get("orchestrator") or {}):
         _check_slurm(account, i)
     _check_tiers(i)
@@ -202,6 +204,22 @@ def _check_kubernetes_config(group: Mapping[str, Any]) -> None:
             "ValidationException",
             f"instance group {group['instanceGroupName']}: Taints cannot be used with OnStartDeepHealthChecks",
         )
+
+
+def _check_types(group: Mapping[str, Any], i: Inputs) -> None:
+    """SageMaker Developer Guide, "Creating a SageMaker HyperPod cluster", Flexible instance groups; the announcement of
+    April 2026 has them for clusters orchestrated by Amazon EKS.
+    """
+    name, flexible = group["instanceGroupName"], bool(group.get("instanceRequirements"))
+    if flexible == bool(group.get("instanceType")):
+        raise Refused("ValidationException", f"{name}: specify one of InstanceType and InstanceRequirements")
+    types = types_of(group)
+    if len(set(types)) < len(types):
+        raise Refused("ValidationException", f"{name}: InstanceTypes contains duplicates")
+    if flexible and i.get("nodeProvisioningMode") != "Continuous":
+        raise Refused("ValidationException", f"{name}: InstanceRequirements needs NodeProvisioningMode Continuous")
+    if flexible and "eks" not in (i.get("orchestrator") or {}):
+        raise Refused("ValidationException", f"{name}: InstanceRequirements is only supported on Amazon EKS")
 
 
 def _check_slurm(account: Books, i: Inputs) -> None:

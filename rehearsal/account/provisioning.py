@@ -15,27 +15,48 @@ from operations.engine.state import HYPERPOD_CLUSTER
 
 from .books import Books, Live, Refused
 
-_NOTE = "missing"
+_NOTE, _LACKING = "missing", "lacking"
 
 
-def short_of(live: Live, kind: str) -> dict[str, int]:
-    """How many instances of each group a new cluster goes into service without; nothing where it fails.
+def types_of(group: Mapping[str, Any]) -> list[str]:
+    """A group's instance types, in the order in which HyperPod tries them."""
+    several = (group.get("instanceRequirements") or {}).get("instanceTypes")
+    return list(several or [group["instanceType"]])
 
-    ``kind`` is the fault's: "capacity" is that of accelerators, which AWS lacks first.
+
+def short_of(live: Live, kind: str, of_type: str = "") -> dict[str, int] | None:
+    """How many instances of each group a new cluster goes into service without; None where it fails.
+
+    ``kind`` is the fault's: "capacity" is that of accelerators, which AWS lacks first, or of one type alone.
     """
     if live.type != HYPERPOD_CLUSTER:
-        return {}
+        return None
     groups = {one["instanceGroupName"]: one for one in live.inputs["instanceGroups"]}
     slurm = "slurm" in (live.inputs.get("orchestrator") or {})
     if kind == "capacity":
-        return {name: int(one["instanceCount"]) for name, one in groups.items() if _accelerated(one)}
+        return {name: int(one["instanceCount"]) for name, one in groups.items() if _lacks(one, of_type)}
     if kind == "lifecycle" and not slurm:
         return {name: int(one["instanceCount"]) for name, one in groups.items()}
-    return {}
+    return None
 
 
-def _accelerated(group: Mapping[str, Any]) -> bool:
-    return bool(lookup(group["instanceType"]).accelerator)
+def _lacks(group: Mapping[str, Any], of_type: str) -> bool:
+    types = types_of(group)
+    return types == [of_type] if of_type else bool(lookup(types[0]).accelerator)
+
+
+def note_lacking(live: Live, of_type: str) -> None:
+    """Record a type that AWS lacks: HyperPod falls back to the next one of a group."""
+    live.notes[_LACKING] = of_type
+
+
+def arriving(live: Live, group: Mapping[str, Any]) -> str:
+    """The type of which a group's nodes come now (SageMaker Developer Guide, "Continuous provisioning for enhanced
+    cluster operations on Amazon EKS", Flexible instance groups): the first that AWS has. Empty if none come.
+    """
+    if int(group["instanceCount"]) <= missing(live).get(group["instanceGroupName"], 0):
+        return ""
+    return next((name for name in types_of(group) if name != live.notes.get(_LACKING)), "")
 
 
 def note(live: Live, short: Mapping[str, int], why: Refused) -> None:
@@ -53,6 +74,7 @@ def awaited(account: Books) -> list[str]:
     """What the clusters' events tell of instances that did not come (SageMaker API Reference, ListClusterEvents)."""
     told: list[str] = []
     for live in account.find(HYPERPOD_CLUSTER):
+        told += _fallen_back(live)
         wanted = {one["instanceGroupName"]: int(one["instanceCount"]) for one in live.inputs["instanceGroups"]}
         told += [
             f"{live.name} is InService without {count} of {wanted[group]} instances of {group}, which HyperPod keeps "
@@ -60,6 +82,14 @@ def awaited(account: Books) -> list[str]:
             for group, count in missing(live).items()
         ]
     return told
+
+
+def _fallen_back(live: Live) -> list[str]:
+    return [
+        f"{live.name} has {kind} in {one['instanceGroupName']}: AWS lacks {types_of(one)[0]}, which is tried first"
+        for one in live.inputs["instanceGroups"]
+        if (kind := arriving(live, one)) not in ("", types_of(one)[0])
+    ]
 
 
 def failed_scripts(account: Books) -> list[str]:
@@ -72,6 +102,6 @@ def failed_scripts(account: Books) -> list[str]:
 
 
 def arrive(account: Books) -> bool:
-    """Add the missing instances. Returns whether there were any."""
+    """Add the missing instances. Returns whether there were any. Nodes of another type than the first stay."""
     found = [live.notes.pop(_NOTE, None) for live in account.find(HYPERPOD_CLUSTER)]
     return any(found)

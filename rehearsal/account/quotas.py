@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .books import Books, Inputs, Refused
+from .provisioning import types_of
 
 
 class Counted(NamedTuple):
@@ -54,7 +55,8 @@ def check_instances(account: Books, groups: Sequence[Mapping[str, Any]]) -> None
     """Raise Refused where an instance type's quota for cluster usage, as set, is too small."""
     wanted: Counter[str] = Counter()
     for group in groups:
-        wanted[group["instanceType"]] += int(group["instanceCount"])
+        # Each of a flexible group's types may have to provide all nodes.
+        wanted.update({name: int(group["instanceCount"]) for name in types_of(group)})
     for instance_type, count in wanted.items():
         limit = account.quotas.get(instance_type)
         if limit is not None and count > limit:

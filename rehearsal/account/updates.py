@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .books import Inputs, Live, Refused
+from .provisioning import arriving, types_of
 
 # FSx for Lustre User Guide, "Managing storage capacity", "Time between increases".
 _LUSTRE_REST_SECONDS = 6 * 3600
@@ -100,20 +101,28 @@ def _minor(version: str) -> int:
 
 def check_groups(live: Live, i: Inputs) -> None:
     """SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration": an instance group keeps its
-    InstanceType, whatever the page's overview says, its ExecutionRole and its ThreadsPerCore; "Spot instances in Amazon
+    InstanceType, whatever the page's overview says, its ExecutionRole and its ThreadsPerCore; of InstanceRequirements
+    only types without nodes can be removed, and neither switches to the other; "Spot instances in Amazon
     SageMaker HyperPod": its CapacityRequirements. BatchDeleteClusterNodes: "you cannot remove instances that are
     configured as Slurm controller nodes". UpdateCluster has no subnets and no name."""
     before, after = _by_name(live.inputs), _by_name(i)
     if not after:
         raise Refused("ValidationException", "a cluster has at least one instance group")
     for name, group in after.items():
-        was = before.get(name, group)["instanceType"]
-        if was != group["instanceType"]:
+        was, given = (one.get("instanceType") for one in (before.get(name, group), group))
+        if bool(was) != bool(given):
+            raise Refused(
+                "ValidationException",
+                f"instance group {name} cannot switch between InstanceType and InstanceRequirements",
+            )
+        if was != given:
             raise Refused(
                 "ValidationException",
                 f"the instance type of instance group {name} must match the instance type that was initially specified "
-                f"to the group, {was}, and {group['instanceType']} was given",
+                f"to the group, {was}, and {given} was given",
             )
+        if name in before and not given and (used := arriving(live, before[name])) and used not in types_of(group):
+            raise Refused("ValidationException", f"{used} cannot be removed from {name}: nodes of it are active")
         for kept in ("executionRole", "threadsPerCore", "capacityRequirements"):
             if before.get(name, group).get(kept) != group.get(kept):
                 raise Refused("ValidationException", f"{kept} of instance group {name} cannot be changed")

@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
-from components.catalogue.accelerators import EFA_RESOURCE
+from components.catalogue.accelerators import EFA_RESOURCE, lookup
 from components.config import Config, InstanceGroup
 from components.kubernetes.node_placement import NETWORK_LAYERS
 from components.kubernetes.pod_resources import device_resources as accelerators
@@ -25,7 +26,7 @@ _LEAF, _SPINE = 4, 4
 
 
 def nodes_of(config: Config) -> list[Manifest]:
-    """A Node object for every instance that the worker groups always have."""
+    """A Node object for every instance that the worker groups always have, of each of their types in turn."""
     return [_node(config, group, index) for group in config.worker_groups for index in range(group.least)]
 
 
@@ -45,9 +46,10 @@ def names_of(config: Config) -> list[str]:
 
 
 def group_of(config: Config, node: Manifest) -> InstanceGroup:
-    """The worker group that a node belongs to."""
-    name = node["metadata"]["labels"][GROUP_LABEL]
-    return next(group for group in config.worker_groups if group.name == name)
+    """The worker group that a node belongs to, as one of the node's type alone."""
+    labels = node["metadata"]["labels"]
+    group = next(group for group in config.worker_groups if group.name == labels[GROUP_LABEL])
+    return replace(group, types=(lookup(labels[TYPE_LABEL]),))
 
 
 def join(kubectl: Kubectl, nodes: Sequence[Manifest]) -> bool:
@@ -104,6 +106,7 @@ def device_resources(config: Config) -> dict[str, set[str]]:
 
 def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:
     # The same in every run, in the form of EC2's names.
+    group = replace(group, types=(group.types[index % len(group.types)],))
     digest = hashlib.sha256(f"{config.settings.cluster_name}/{group.name}/{index}".encode()).hexdigest()
     name = f"hyperpod-i-{digest[:17]}"
     labels = {

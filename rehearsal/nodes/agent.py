@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from ..account.provisioning import types_of
 from .hosts import Host
 from .stack import Stack
 
@@ -81,7 +82,7 @@ class Agent:
             "InstanceGroups": [
                 {
                     "Name": name,
-                    "InstanceType": self.stack.groups[name]["instanceType"],
+                    "InstanceType": types_of(self.stack.groups[name])[0],
                     "Instances": [
                         {
                             "InstanceName": host.name,

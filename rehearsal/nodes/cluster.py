@@ -147,7 +147,7 @@ class Cluster:
             group=group_name,
             role=group.role,
             address=self.network.next_address(),
-            machine=Machine(group.type, efa),
+            machine=Machine(group.types[0], efa),
             sandbox=self.sandbox,
             network=self.network,
         )

@@ -7,7 +7,7 @@ sentence that names the rehearsal that boots one.
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from components.config import Config
@@ -93,6 +93,10 @@ class Answers:
             config = {f"{when}{key}": value for key, value in asked.items() for when in ("Current", "Desired")}
             counts = {"TargetCount": group.pop("InstanceCount")}
             counts["CurrentCount"] = there[group["InstanceGroupName"]]
+            if several := group.get("InstanceRequirements"):
+                group |= self._by_type(
+                    several["InstanceTypes"], [one for one in instances if one.group == group["InstanceGroupName"]]
+                )
             groups.append(group | counts | {"Status": "InService"} | ({"KubernetesConfig": config} if config else {}))
         return {
             # New clusters have it unasked (SageMaker Developer Guide, "Continuous provisioning").
@@ -102,6 +106,15 @@ class Answers:
             "ClusterArn": cluster.id,
             "ClusterStatus": cluster.outputs["clusterStatus"],
             "CreationTime": min((one.launched.timestamp() for one in instances), default=0.0),
+        }
+
+    def _by_type(self, types: Sequence[str], instances: Sequence[Instance]) -> Answer:
+        """What DescribeCluster adds of a flexible group (ClusterInstanceGroupDetails)."""
+        there = Counter(one.type for one in instances)
+        details = [{"InstanceType": name, "CurrentCount": there[name], "ThreadsPerCore": 1} for name in types]
+        return {
+            "InstanceRequirements": {"CurrentInstanceTypes": types, "DesiredInstanceTypes": types},
+            "InstanceTypeDetails": details,
         }
 
     def _tags(self, asked: Request) -> Answer:

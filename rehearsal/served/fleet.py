@@ -10,7 +10,7 @@ from itertools import count
 from operations.engine.state import HYPERPOD_CLUSTER
 
 from ..account import Account, Live, Refused
-from ..account.provisioning import missing
+from ..account.provisioning import arriving, missing, types_of
 
 # VPC User Guide, "Subnet CIDR blocks": AWS keeps a subnet's first four addresses.
 _FIRST_ADDRESS = 4
@@ -46,19 +46,23 @@ class Fleet:
         raise Refused("ResourceNotFound", f"Cluster with name {name} not found.")
 
     def of(self, cluster: Live) -> list[Instance]:
-        """A cluster's instances. Of a group that has become smaller, the last ones go."""
+        """A cluster's instances. Of a group that has become smaller, those of the type that is tried last go first, and
+        of these the last ones (SageMaker Developer Guide, Flexible instance groups).
+        """
         there = self._instances.setdefault(cluster.id, [])
         groups = {one["instanceGroupName"]: one for one in cluster.inputs["instanceGroups"]}
         wanted = {name: int(one["instanceCount"]) - missing(cluster).get(name, 0) for name, one in groups.items()}
         number = Counter(one.group for one in there)
-        for one in reversed(there[:]):
+        order = {(group, kind): at for group, of in groups.items() for at, kind in enumerate(types_of(of))}
+        last = sorted(enumerate(there), key=lambda it: (order.get((it[1].group, it[1].type), 0), it[0]), reverse=True)
+        for _, one in last:
             if number[one.group] > wanted.get(one.group, 0):
                 there.remove(one)
                 number[one.group] -= 1
         addresses = self._free(cluster, there)
         for name, most in wanted.items():
             for _ in range(most - number[name]):
-                kind = groups[name]["instanceType"]
+                kind = arriving(cluster, groups[name])
                 there.append(Instance(name, kind, self._account.new_id("i"), next(addresses)))
         return there
 

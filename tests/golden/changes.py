@@ -40,6 +40,7 @@ MORE = {"name": "more", "instanceType": "ml.g5.8xlarge", "count": 1}
 TOLD = {"alerts": {"email": "ops@example.com"}}
 SYSTEM = {"name": "system", "instanceType": "ml.m5.xlarge", "count": 3, "threadsPerCore": 2}
 FOUR = [P5 | {"count": 4}, SYSTEM]
+EITHER = P5 | {"name": "either", "count": 1, "fallbackTypes": ["ml.p5e.48xlarge"]}
 SPARE = P5 | {"name": "spare", "count": 4, "scaling": "demand"}
 RED, BLUE = {"name": "red", "roleArns": [f"{ROLE}/red"]}, {"name": "blue", "roleArns": [f"{ROLE}/blue"]}
 
@@ -80,6 +81,10 @@ STORIES = {
             "group added": {"workers": [MORE, P5 | {"count": 4}, SYSTEM]},
             "group removed": {"workers": [P5 | {"count": 4}, SYSTEM]},
             "instance type": {"workers": [P5E | {"count": 4}, SYSTEM]},
+            "a group of two types": {"workers": [*FOUR, EITHER]},
+            "a third type": {"workers": [*FOUR, EITHER | {"fallbackTypes": ["ml.p5en.48xlarge", "ml.p5e.48xlarge"]}]},
+            "one type alone": {"workers": [*FOUR, P5 | {"name": "either", "count": 1}]},
+            "group of several types removed": {"workers": FOUR},
             "a group follows demand": {"workers": [*FOUR, SPARE], "autoscaling": {"enabled": True}},
             "at most more": {"workers": [*FOUR, SPARE | {"count": 8}], "autoscaling": {"enabled": True}},
             "fixed again": {"workers": [*FOUR, SPARE | {"scaling": "fixed"}], "autoscaling": {"enabled": False}},

@@ -20,6 +20,7 @@ LEAVES = {key.path for key in _KEYS if not key.parts}
 _HOLDERS = {key.path for key in _KEYS} - KINDS.keys()
 P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge"}
 FAST, OLD, SPARE = GOLDEN["eks-teams"].settings["workers"]
+CLOSED, SEVERAL = GOLDEN["eks-closed"].settings["workers"]
 VISION, SPEECH = GOLDEN["eks-teams"].settings["teams"]
 TOKENS, RESULTS = VISION["buckets"]
 RESERVED = GOLDEN["slurm-existing"].settings["workers"][0]
@@ -154,6 +155,8 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"authenticationMode": "API"},
         {"teams": [{"name": "vision", "accelerators": 16}, {"name": "speech"}]},
         {"network.imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/other"},
+        {"workers": [CLOSED, SEVERAL | {"fallbackTypes": [*SEVERAL["fallbackTypes"], "ml.p5.48xlarge"]}]},
+        {"workers": [CLOSED, {key: SEVERAL[key] for key in SEVERAL if key != "fallbackTypes"}]},
     ],
     "eks-teams": [
         {"workers": [{key: FAST[key] for key in FAST if key != "deepHealthChecks"}, OLD, SPARE]},

@@ -211,6 +211,7 @@ GOLDEN: dict[str, Golden] = {
                 {
                     "name": "old",
                     "instanceType": "ml.p4d.24xlarge",
+                    "fallbackTypes": ["ml.p4de.24xlarge", "ml.p5en.48xlarge"],
                     "count": 3,
                     "taints": [{"key": "example.com/old", "value": "yes", "effect": "NoSchedule"}],
                 },

@@ -375,7 +375,9 @@ class FakeHost(Host):
             return Reply(403) if mode == "v1" else Reply(200, "token", self._date())
         if mode == "v2" and headers.get("X-aws-ec2-metadata-token") != "token":
             return Reply(401)
-        return Reply(200, self.imds.get("instance_id", instance_id(self.address)), self._date())
+        own = {"instance-id": instance_id(self.address), "instance-type": ""}
+        name = url.rsplit("/", 1)[-1]
+        return Reply(200, self.imds.get(name.replace("-", "_"), own[name]), self._date())
 
     def _date(self) -> str:
         from email.utils import formatdate

@@ -1,5 +1,6 @@
 """``capacity``: every way to get a stack's nodes, with what speaks against each and the command that takes it."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -85,6 +86,18 @@ def test_more_nodes_than_any_plan_has_are_asked_for_in_the_largest(aws: StubbedA
     workers = f'hyperpod:workers=[{{"name":"workers","instanceType":"{H100}","count":100}}]'
     *_, found = capacity.offers(stack(aws, "slurm-gpu", workers), days=7)
     assert (found.fits, found.why) == (False, "a plan has at most 64")
+
+
+def test_each_type_of_a_group_is_asked_for_all_its_nodes(aws: StubbedAws) -> None:
+    account(aws, on_demand=100)
+    aws.answer("service-quotas", "list_aws_default_service_quotas", {"Quotas": []})
+    aws.answer("sagemaker", "search_training_plan_offerings", {"TrainingPlanOfferings": []})
+    several = [{"name": "workers", "instanceType": H100, "fallbackTypes": ["ml.p4d.24xlarge"], "count": 3}]
+    found = capacity.offers(stack(aws, "eks-gpu", f"hyperpod:workers={json.dumps(several)}"), days=7)
+    assert [(one.instance_type, one.wanted) for one in found if one.purchase == "on-demand"] == [
+        (H100, 3),
+        ("ml.p4d.24xlarge", 3),
+    ]
 
 
 def test_types_without_plans_are_not_searched_for(aws: StubbedAws) -> None:

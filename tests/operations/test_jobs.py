@@ -328,6 +328,18 @@ def test_a_group_that_cannot_run_a_job_is_distinguished_from_a_missing_one() -> 
     assert "group hopper has no nodes now; hyperpod scale STACK hopper" in empty
 
 
+def test_a_job_on_a_group_of_several_types_fits_on_nodes_of_each() -> None:
+    several = P5 | {"fallbackTypes": ["ml.p5en.48xlarge"]}
+    one_type, two = (config("eks-gpu", workers=[group, SYSTEM]) for group in (P5, several))
+    for name in ("nccl-tests", "nanogpt"):
+        for one in pods(render(name, two)):
+            assert "node.kubernetes.io/instance-type" not in one["nodeSelector"]
+            assert one["nodeSelector"]["sagemaker.amazonaws.com/instance-group-name"] == "hopper"
+    for settings, interfaces in ((one_type, 32), (two, 16)):
+        requests = [one["containers"][0]["resources"]["requests"] for one in pods(render("nanogpt", settings))]
+        assert {request["vpc.amazonaws.com/efa"] for request in requests} == {interfaces}
+
+
 def test_a_job_on_another_group_is_that_groups_in_everything() -> None:
     taints = [{"key": "team", "value": "red", "effect": "NoSchedule"}]
     other = {"name": "ampere", "instanceType": "ml.g5.8xlarge", "count": 3, "taints": taints}

@@ -16,6 +16,7 @@ from operations.aws import SERVED, Aws
 from operations.commands import deploy as verbs
 from operations.deployment import existing_network, leftovers, preconditions
 from operations.failures import Exit, Failure
+from operations.spending import capacity
 from operations.target import Target
 from rehearsal.account import ACCOUNT_ID, Account
 from rehearsal.existing import prepare
@@ -301,3 +302,20 @@ def test_a_cluster_that_has_all_its_nodes_is_asked_nothing_more(aws: StubbedAws)
     aws.answer("sagemaker", "describe_cluster", cluster() | {"InstanceGroups": groups})
     preconditions.require(chosen)
     aws.assert_all_asked()
+
+
+@pytest.mark.parametrize(
+    ("offered", "sure"),
+    [(("p5.48xlarge",), {"ml.p5e.48xlarge": False}), ((), {"ml.p5.48xlarge": True, "ml.p5e.48xlarge": True})],
+)
+def test_a_zone_without_one_of_a_groups_types_is_a_warning(
+    offered: tuple[str, ...], sure: dict[str, bool], aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def zones_of(_: Aws, name: str) -> tuple[list[str], str]:
+        here = name.removeprefix("ml.") in (*offered, "m5.xlarge")
+        return (["usw2-az2"] if here else ["usw2-az1"]), ""
+
+    monkeypatch.setattr(capacity, "zones_of", zones_of)
+    several = [{"name": "workers", "instanceType": "ml.p5.48xlarge", "fallbackTypes": ["ml.p5e.48xlarge"], "count": 2}]
+    found = preconditions.zone_lacks(stack(aws, "eks-gpu", f"hyperpod:workers={json.dumps(several)}"))
+    assert {lack.what.rsplit(" ", 1)[1]: lack.sure for lack in found} == sure

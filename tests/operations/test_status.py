@@ -1,11 +1,14 @@
 """`hyperpod status`: what is there, is it healthy, what it costs, what happened last, and the next step."""
 
+import json
+
 import pytest
 
 from operations import records
+from operations.deployment.status import status
 from operations.failures import Exit
 from operations.spending import plans
-from tests.operations.aws import StubbedAws, cluster, ended, node, run_json, with_nodes
+from tests.operations.aws import StubbedAws, cluster, ended, node, run_json, stack, with_nodes
 
 
 def test_a_healthy_stack_at_a_glance(aws: StubbedAws) -> None:
@@ -20,6 +23,19 @@ def test_a_healthy_stack_at_a_glance(aws: StubbedAws) -> None:
     ]
     assert lines[-1] == "Next: hyperpod validate dev, or hyperpod node connect dev"
     assert max(map(len, lines)) <= 80
+
+
+def test_a_group_of_several_types_has_those_of_its_nodes(aws: StubbedAws) -> None:
+    several = [{"name": "workers", "instanceType": "ml.g5.16xlarge", "fallbackTypes": ["ml.g5.8xlarge"], "count": 2}]
+    chosen = stack(aws, "eks-gpu", f"hyperpod:workers={json.dumps(several)}")
+    aws.answer("sagemaker", "describe_cluster", cluster())
+    listed = [node("workers", 1), {**node("workers", 2), "InstanceType": "ml.g5.8xlarge"}]
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": listed})
+    (group,) = status(chosen).groups
+    assert group.instance_type == "ml.g5.16xlarge and ml.g5.8xlarge"
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": []})
+    (group,) = status(chosen).groups
+    assert group.instance_type == "ml.g5.16xlarge or ml.g5.8xlarge"
 
 
 def test_what_will_take_nodes_away_is_said_before_the_next_step(

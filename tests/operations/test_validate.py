@@ -243,6 +243,22 @@ def test_kubernetes_must_see_every_device_and_interface(
     assert (other.name, other.result) == ("Kubernetes sees workers-2", "PASS")
 
 
+def test_a_node_must_have_the_interfaces_of_its_own_type(
+    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
+) -> None:
+    several = [{"name": "workers", "instanceType": "ml.p5.48xlarge", "fallbackTypes": ["ml.p5en.48xlarge"]}]
+    kubernetes(nodes=[kubernetes_node(f"hyperpod-i-workers{number}", "True", 8, 16) for number in (1, 2)])
+    kinds = {1: "ml.p5.48xlarge", 2: "ml.p5en.48xlarge"}
+    aws.answer("sagemaker", "describe_cluster", cluster())
+    listed = [{**node("workers", number), "InstanceType": kind} for number, kind in kinds.items()]
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": listed})
+    found = Validation(stack(aws, "eks-gpu", f"hyperpod:workers={json.dumps(several)}")).kubernetes()
+    assert [(one.name, one.result) for one in found] == [
+        ("Kubernetes sees workers-1", "FAIL"),
+        ("Kubernetes sees workers-2", "PASS"),
+    ]
+
+
 def test_a_node_whose_boot_left_something_undone_fails_with_what_and_with_what_to_do(
     aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
 ) -> None:

@@ -94,6 +94,24 @@ def test_a_cluster_without_its_accelerators_is_up_and_says_what_is_missing(tmp_p
     assert said in " ".join(out.split())
 
 
+@pytest.mark.slow
+def test_a_group_whose_first_type_aws_lacks_comes_as_its_second(tmp_path: Path) -> None:
+    several = [
+        {"name": "workers", "instanceType": "ml.p5.48xlarge", "fallbackTypes": ["ml.p5en.48xlarge"], "count": 2},
+        {"name": "system", "instanceType": "ml.m5.xlarge", "count": 3},
+    ]
+    keys = f"--config=hyperpod:workers={json.dumps(several)}"
+    with few_files():
+        out, _ = ended(
+            *(Exit.GOOD, "rehearse", "eks-gpu", "--fail", "ml.p5.48xlarge=capacity", keys),
+            *("--write", str(tmp_path / "r.json")),
+        )
+    found = json.loads((tmp_path / "r.json").read_text())
+    said = "hyperpod-cluster has ml.p5en.48xlarge in workers: AWS lacks ml.p5.48xlarge, which is tried first"
+    assert said in found["warnings"]
+    assert said in " ".join(out.split())
+
+
 def test_an_interrupted_run_says_so_and_that_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rehearsal.outcome.rehearse", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
     before = signal.getsignal(signal.SIGINT)

@@ -28,7 +28,13 @@ def small(tmp_path: Path) -> tuple[Project, Config]:
 
 
 @pytest.mark.parametrize(
-    "fail", [[], ["net", "aws:ec2/subnet:Subnet=unavailable", "Vpc", "aws:ec2/vpc:Vpc::net"], ["#1", "#2"]]
+    "fail",
+    [
+        [],
+        ["ml.g5.16xlarge=capacity"],
+        ["net", "aws:ec2/subnet:Subnet=unavailable", "Vpc", "aws:ec2/vpc:Vpc::net"],
+        ["#1", "#2"],
+    ],
 )
 def test_what_the_stack_has_can_be_made_to_fail(small: tuple[Project, Config], fail: list[str]) -> None:
     faults, quotas = injected(fail, ["vpcs=0", "ml.g5.16xlarge=1"], small)
@@ -41,6 +47,7 @@ def test_what_the_stack_has_can_be_made_to_fail(small: tuple[Project, Config], f
         (["sbu"], [], 'stack dev has no resource and no type "sbu"', "did you mean sub?"),
         (["Vcp"], [], 'no type "Vcp"', "did you mean Vpc?"),
         (["net", "nothing-at-all"], [], "--fail nothing-at-all", "it has, for example, net, sub"),
+        (["ml.p5.48xlarge=capacity"], [], "--fail ml.p5.48xlarge", "it has, for example, net, sub"),
         (["#3"], [], "stack dev creates 2 resources", ""),
         ([], ["elastic-ips=1"], 'stack dev uses no quota "elastic-ips"', "it uses ml.g5.16xlarge, ml.m5.2xlarge, vpcs"),
         ([], ["vpc=1"], "--quota vpc", "did you mean vpcs?"),

@@ -34,7 +34,7 @@ LONG: dict[str, Any] = {
     ],
     "workers": [
         {"name": "gone", "instanceType": GPU, "count": 1},
-        {"name": "plain", "instanceType": GPU, "count": 1},
+        {"name": "plain", "instanceType": GPU, "fallbackTypes": ["ml.p5e.48xlarge", "ml.p5en.48xlarge"], "count": 1},
         {
             "name": "tested",
             "instanceType": GPU,

@@ -23,11 +23,11 @@ from operations.aws import SERVED
 from operations.engine.state import HYPERPOD_CLUSTER
 from operations.failures import Exit
 from rehearsal.account import Account, Refused
-from rehearsal.account.provisioning import note
+from rehearsal.account.provisioning import note, note_lacking
 from rehearsal.engines.real import place
 from rehearsal.served.api import Api, serving
 from rehearsal.served.serving import write_environment
-from tests.golden.stacks import account_of
+from tests.golden.stacks import GOLDEN, account_of
 from tests.operations.aws import ended, run, run_json
 from tests.operations.small import Planning
 from tests.support import ROOT, config, project
@@ -106,6 +106,35 @@ def test_the_answers_have_the_shapes_that_aws_publishes() -> None:
     assert "instances of workers, which HyperPod keeps requesting" in event["Description"]
     left = _asked(api, "sagemaker", "ListClusterNodes", ClusterName="eks-gpu")[1]["ClusterNodeSummaries"]
     assert len(left) == len(nodes) - 1, "BatchDeleteClusterNodes takes one for good"
+
+
+def test_a_group_of_several_types_is_described_by_type_and_shrinks_from_the_last() -> None:
+    account = account_of("eks-closed")
+    (cluster,) = account.find(HYPERPOD_CLUSTER)
+    note_lacking(cluster, "ml.p4d.24xlarge")
+    chosen = GOLDEN["eks-closed"]
+    api = Api(account, config(chosen.stack, **chosen.settings), chosen.stack, KEY, "")
+
+    def told() -> tuple[Any, list[str]]:
+        found = _asked(api, "sagemaker", "DescribeCluster", ClusterName="eks-gpu")[1]
+        shape = botocore.session.get_session().get_service_model("sagemaker").shape_for("DescribeClusterResponse")
+        assert not ParamValidator().validate(found, shape).has_errors()
+        listed = _asked(api, "sagemaker", "ListClusterNodes", ClusterName="eks-gpu")[1]["ClusterNodeSummaries"]
+        types = [one["InstanceType"] for one in listed if one["InstanceGroupName"] == "old"]
+        return next(one for one in found["InstanceGroups"] if one["InstanceGroupName"] == "old"), types
+
+    group, types = told()
+    names = ["ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p5en.48xlarge"]
+    assert group["InstanceRequirements"] == {"CurrentInstanceTypes": names, "DesiredInstanceTypes": names}
+    assert [one["CurrentCount"] for one in group["InstanceTypeDetails"]] == [0, 3, 0]
+    assert types == ["ml.p4de.24xlarge"] * 3
+    assert "InstanceType" not in group
+    old = next(one for one in cluster.inputs["instanceGroups"] if one["instanceGroupName"] == "old")
+    cluster.notes.clear()
+    old["instanceCount"] = 5
+    assert told()[1] == ["ml.p4de.24xlarge"] * 3 + ["ml.p4d.24xlarge"] * 2
+    old["instanceCount"] = 3
+    assert told()[1] == ["ml.p4de.24xlarge", *["ml.p4d.24xlarge"] * 2]
 
 
 def test_quotas_are_the_accounts_own_and_grant_the_rest() -> None:

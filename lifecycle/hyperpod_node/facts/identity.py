@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from typing import Any, List, Mapping, Tuple
@@ -9,7 +10,7 @@ from typing import Any, List, Mapping, Tuple
 from ..host.errors import NotYet, StepError
 from ..host.host import Host
 from ..host.imds import Imds, Unavailable
-from .model import Identity, Instance, Node
+from .model import Group, Identity, Instance, Node
 
 
 def run(node: Node) -> str:
@@ -35,10 +36,29 @@ def run(node: Node) -> str:
             f"this node is in group {found.group} by {node.host.settings.resource_config}, "
             f"and hyperpod_parameters.json has only {known}"
         )
+    group = _of_own_type(node, group, imds)
     if trouble:
         node.warn(f"{trouble}; identified by its address {found.address} alone")
     node.identity_ = Identity(found, group, instances)
     return f"{group.role}, group {group.name}, {group.instance_type}, {found.instance_id}, {found.address}"
+
+
+def _of_own_type(node: Node, group: Group, imds: Imds) -> Group:
+    """Return a group's facts for this node's type, of which the group may have several. All later steps, services and
+    commands then have these. Only the instance's metadata name the type of one node.
+    """
+    several = {one.instance_type: one for one in (group, *node.parameters.fallback_groups) if one.name == group.name}
+    if len(several) == 1:
+        return group
+    try:
+        kind = "ml." + imds.get("instance-type")
+    except Unavailable as unavailable:
+        raise StepError(f"group {group.name} has {', '.join(several)}, and {unavailable}") from None
+    if kind not in several:
+        raise StepError(f"this node is {kind}, and group {group.name} has {', '.join(several)}")
+    groups = (one for one in node.parameters.instance_groups if one.name != group.name)
+    node.parameters_ = dataclasses.replace(node.parameters, instance_groups=(*groups, several[kind]))
+    return several[kind]
 
 
 def _look(node: Node, instance_id: str, trouble: str) -> Tuple[Instance, Tuple[Instance, ...]]:

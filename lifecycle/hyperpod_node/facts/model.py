@@ -145,6 +145,7 @@ class Parameters:
     ``shared_queue``: whether the queue is on the shared file system, for another controller (slurm/shared_queue.py).
     ``setup``: who sets Slurm up, these scripts or HyperPod's image before them; the file has it only for the image.
     ``mlflow``: None, and not in the file, where the stack has no such app.
+    ``fallback_groups``: further types of groups that have several, which only their names and types tell apart.
     """
 
     cluster_id: str = field(metadata=WORD)
@@ -170,6 +171,7 @@ class Parameters:
     shared_queue: bool
     setup: Literal["scripts", "image"] = "scripts"
     mlflow: Optional[Mlflow] = None
+    fallback_groups: Tuple[Group, ...] = ()
 
     @property
     def groups(self) -> Dict[str, Group]:

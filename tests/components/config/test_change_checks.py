@@ -23,6 +23,7 @@ ACCOUNT = "123456789012"
 DEPLOYER = "arn:aws:iam::123456789012:user/rehearsal"
 P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 2}
 FIXED = P5 | {"name": "spare"}
+SEVERAL = P5 | {"fallbackTypes": ["ml.p5e.48xlarge"]}
 DEMAND = {"workers": [P5, FIXED | {"scaling": "demand"}], "autoscaling": {"enabled": True}}
 VPC = {"vpcId": "vpc-0123456789abcdef0", "privateSubnetId": "subnet-0123456789abcdef0"}
 CREATED = {"security": {"kmsKey": "create"}}
@@ -91,6 +92,16 @@ BAD: dict[str, Change] = {
     "nodes that follow demand no more": Change(
         "eks-gpu", DEMAND, {"workers": [P5, FIXED], "autoscaling": {"enabled": False}}
     ),
+    "a second type for a group of one": Change("eks-gpu", {"workers": [P5]}, {"workers": [SEVERAL]}),
+    "one type for a group of several": Change("eks-gpu", {"workers": [SEVERAL]}, {"workers": [P5]}),
+    "a type less for a group of several": Change(
+        "eks-gpu", {"workers": [SEVERAL]}, {"workers": [SEVERAL | {"fallbackTypes": ["ml.p5en.48xlarge"]}]}
+    ),
+    "another first type": Change(
+        "eks-gpu",
+        {"workers": [SEVERAL]},
+        {"workers": [SEVERAL | {"instanceType": "ml.p5e.48xlarge", "fallbackTypes": ["ml.p5.48xlarge"]}]},
+    ),
     "a Kueue of SageMaker's in place of the stack's": Change("eks-gpu", {}, {"charts": {"queues": "task-governance"}}),
     "a Kueue of the stack's in place of SageMaker's": Change(
         "eks-gpu", {"charts": {"queues": "task-governance"}}, {"charts": {"queues": "kueue"}}
@@ -137,6 +148,12 @@ def named(stack: str, chosen: Config) -> Names:
     [
         ("slurm-gpu", {}, {}),
         ("slurm-gpu", {"size": "small"}, {"size": "large"}),
+        (
+            "eks-gpu",
+            {"workers": [SEVERAL]},
+            {"workers": [SEVERAL | {"fallbackTypes": ["ml.p5en.48xlarge", "ml.p5e.48xlarge"]}]},
+        ),
+        ("eks-gpu", {"workers": [P5]}, {"workers": [P5, SEVERAL | {"name": "more"}]}),
         ("slurm-gpu", {}, {"workers": [P5 | {"count": 5}, P5 | {"name": "more", "threadsPerCore": 2}]}),
         ("slurm-gpu", {"workers": [P5, P5 | {"name": "more"}]}, {"workers": [P5 | {"name": "more"}]}),
         ("slurm-gpu", {}, {"fsx": {"backupDays": 7, "throughput": 500, "compression": "NONE"}}),

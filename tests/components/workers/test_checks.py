@@ -8,6 +8,7 @@ from tests.components.config.refusals import EKS, GROUP, PLAN, SYSTEM, TAINT, Ca
 from tests.golden.stacks import VPC
 from tests.support import READY_STACKS, config
 
+FAST = {**GROUP, "instanceType": "ml.p5.48xlarge"}
 DEMAND = {**GROUP, "name": "burst", "scaling": "demand"}
 BAD: Cases = {
     "EC2's reservation": {
@@ -78,6 +79,44 @@ BAD: Cases = {
         },
     },
     "only groups that follow demand": {**EKS, "workers": [DEMAND], "autoscaling": {"enabled": True}},
+    "several types with Slurm": {"workers": [{**GROUP, "fallbackTypes": ["ml.g5.8xlarge"]}]},
+    "several types with what AWS describes of one": {
+        **EKS,
+        "nodeProvisioning": "",
+        "charts": {"queues": "task-governance"},
+        "workers": [
+            {**GROUP, "fallbackTypes": ["ml.g5.8xlarge"], "trainingPlanArn": PLAN},
+            {**GROUP, "name": "spot", "fallbackTypes": ["ml.g5.8xlarge"], "capacity": "spot"},
+            SYSTEM,
+        ],
+    },
+    "types on which no job could run alike": {
+        **EKS,
+        "workers": [
+            {**FAST, "fallbackTypes": ["ml.g5.16xlarge", "ml.g5.48xlarge", "ml.p6e-gb200.36xlarge", "ml.m5.large"]},
+            {**SYSTEM, "fallbackTypes": ["ml.m8g.xlarge"]},
+        ],
+    },
+    "a type twice, one unknown, one without a device plugin": {
+        **EKS,
+        "workers": [
+            {**FAST, "fallbackTypes": ["ml.p5.48xlarge", "ml.p5e", "ml.p7.48xlarge", "ml.g7.48xlarge"]},
+            SYSTEM,
+        ],
+    },
+    "more types than a group has": {
+        **EKS,
+        "workers": [GROUP, {**SYSTEM, "fallbackTypes": [f"ml.m5.{size}xlarge" for size in range(2, 22)]}],
+    },
+    "too little room on the smallest of several types": {
+        **EKS,
+        "workers": [GROUP | {"taints": [TAINT]}, {**SYSTEM, "count": 2, "fallbackTypes": ["ml.m5.large"]}],
+    },
+    "types of which only some are labelled with their place in the network": {
+        **EKS,
+        "charts": {"topology": True},
+        "workers": [{**FAST, "fallbackTypes": ["ml.p6-b200.48xlarge"]}, SYSTEM],
+    },
     "login nodes with EKS": {**EKS, "login": {"instanceType": "ml.m5.large"}},
     "lost nodes with EKS": {**EKS, "lostNodeSeconds": 20},
     "controller with EKS": {**EKS, "controllerInstanceType": "ml.m5.large"},

@@ -330,3 +330,35 @@ def test_what_a_step_asks_for_before_it_is_known_is_a_failure_of_the_step(host: 
         assert fresh.parameters
     with pytest.raises(StepError, match=r"^this node's identity is not known$"):
         assert fresh.role
+
+
+SEVERAL = [
+    {"name": "workers", "instanceType": "ml.p5.48xlarge", "fallbackTypes": ["ml.p5en.48xlarge"], "count": 2},
+    {"name": "system", "instanceType": "ml.m5.xlarge", "count": 3},
+]
+
+
+def of_several(world: World, kind: str) -> FakeHost:
+    """A node of a group of two types."""
+    world.render(orchestrator="eks", workers=SEVERAL)
+    host = world.node("worker")
+    host.imds = {"mode": "v2", "instance_type": kind}
+    return host
+
+
+@pytest.mark.parametrize(("kind", "interfaces"), [("p5.48xlarge", 32), ("p5en.48xlarge", 16)])
+def test_a_node_of_a_group_of_several_types_has_the_facts_of_its_own(world: World, kind: str, interfaces: int) -> None:
+    node = identified(of_several(world, kind))
+    assert (node.identity.group.instance_type, node.identity.group.efa_interfaces) == (f"ml.{kind}", interfaces)
+    assert node.parameters.groups["workers"] == node.identity.group
+    assert node.parameters.groups["system"].instance_type == "ml.m5.xlarge"
+
+
+def test_a_node_of_a_type_that_its_group_does_not_have_stops_and_names_those_that_it_has(world: World) -> None:
+    has = "and group workers has ml.p5.48xlarge, ml.p5en.48xlarge"
+    with pytest.raises(StepError, match=f"^this node is ml.p4d.24xlarge, {has}$"):
+        identified(of_several(world, "p4d.24xlarge"))
+    host = of_several(world, "p5.48xlarge")
+    host.imds = {"mode": "down"}
+    with pytest.raises(StepError, match=r"^group workers has ml.p5.48xlarge, ml.p5en.48xlarge, and instance metadata"):
+        identified(host)

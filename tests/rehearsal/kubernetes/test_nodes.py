@@ -4,7 +4,7 @@ import pytest
 
 from components.catalogue.accelerators import CATALOGUE
 from components.config import Config, parse
-from rehearsal.kubernetes.nodes import device_resources, is_ready, names_of, nodes_of, on_demand
+from rehearsal.kubernetes.nodes import device_resources, is_ready, names_of, nodes_of, on_demand, with_devices
 from tests.support import config
 
 
@@ -67,6 +67,14 @@ def test_nodes_that_follow_demand_are_not_there_and_can_become_more_than_the_lim
     assert spares["spare"][0]["status"]["capacity"]["nvidia.com/gpu"] == "8"
     assert len(set(names_of(follows))) == 2 + len(spares["spare"])
     assert node["metadata"]["name"] in names_of(follows)
+
+
+def test_a_group_of_several_types_has_nodes_of_each_with_what_that_type_has() -> None:
+    made = _config("ml.p5.48xlarge", fallbackTypes=["ml.p5en.48xlarge"])
+    nodes = [with_devices(made, node) for node in nodes_of(made)]
+    kinds = [node["metadata"]["labels"]["node.kubernetes.io/instance-type"] for node in nodes]
+    assert kinds == ["ml.p5.48xlarge", "ml.p5en.48xlarge", "ml.p5.48xlarge"]
+    assert [node["status"]["capacity"]["vpc.amazonaws.com/efa"] for node in nodes] == ["32", "16", "32"]
 
 
 def test_a_node_with_a_taint_of_nodes_that_are_not_ready_is_not_ready() -> None:
