@@ -66,7 +66,7 @@ def test_every_key_that_a_page_sets_exists() -> None:
 
 # Commands that the AWS CLI has beside those of AWS's API.
 _OWN = {
-    *("s3 sync", "ecr get-login-password", "eks get-token", "eks update-kubeconfig", "sso login"),
+    *("s3 mb", "s3 sync", "ecr get-login-password", "eks get-token", "eks update-kubeconfig", "sso login"),
     *("configure export-credentials", "configure list-profiles", "configure sso"),
 }
 
