@@ -82,7 +82,7 @@ def test_a_node_without_a_label_of_the_network_gets_no_job(run: Run) -> None:
 
 def test_sagemakers_operators_jobs_are_admitted_as_far_as_it_is_known_and_others_not(run: Run) -> None:
     known = definition()
-    assert hyperpod_jobs(run, known).startswith("5 jobs")
+    assert hyperpod_jobs(run, known).startswith("7 jobs")
     fields = known[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     del fields["elasticPolicy"]
     # By kubectl or by the server, whichever has read the definition first.
