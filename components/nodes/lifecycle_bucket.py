@@ -110,18 +110,12 @@ class LifecycleBucket(ComponentResource):
 
     def _settings(self, bucket: aws.s3.Bucket, args: LifecycleBucketArgs) -> list[pulumi.Resource]:
         name, child = self._name, ResourceOptions(parent=self)
-        closed = private_bucket.close(name, bucket, child)
+        text = bucket_policy(args.context, args.writers, args.config.settings.existing_role_arn)
+        closed, policy = private_bucket.close(name, bucket, text, child)
         versioning = aws.s3.BucketVersioning(
             f"{name}-versions", bucket=bucket.bucket, versioning_configuration={"status": "Enabled"}, opts=child
         )
         encryption = private_bucket.encrypt(name, bucket, args.context.key, child)
-        policy = aws.s3.BucketPolicy(
-            f"{name}-policy",
-            bucket=bucket.bucket,
-            policy=bucket_policy(args.context, args.writers, args.config.settings.existing_role_arn),
-            # Both change the bucket's policy status; S3 refuses one while the other is in progress.
-            opts=ResourceOptions(parent=self, depends_on=[closed]),
-        )
         aws.s3.BucketLifecycleConfiguration(
             f"{name}-old-versions",
             bucket=bucket.bucket,

@@ -74,15 +74,8 @@ class Mlflow(ComponentResource):
             force_destroy=True,
             opts=ResourceOptions(parent=self, protect=context.protect),
         )
-        closed = private_bucket.close(name, bucket, child)
+        _, policy = private_bucket.close(name, bucket, document([private_bucket.tls_only(_arns(context))]), child)
         encrypted = private_bucket.encrypt(name, bucket, None, child)
-        policy = aws.s3.BucketPolicy(
-            f"{name}-policy",
-            bucket=bucket.bucket,
-            policy=document([private_bucket.tls_only(_arns(context))]),
-            # Both change the bucket's policy status; S3 refuses one while the other is in progress.
-            opts=ResourceOptions(parent=self, depends_on=[closed]),
-        )
         aws.s3.BucketLifecycleConfiguration(
             f"{name}-unfinished",
             bucket=bucket.bucket,

@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi_aws as aws
-from pulumi import Output, ResourceOptions
+from pulumi import Input, Output, ResourceOptions
 
 # An upload that a lost connection cut short costs storage until somebody ends it.
 UNFINISHED_DAYS = 7
 
 
-def close(name: str, bucket: aws.s3.Bucket, opts: ResourceOptions) -> aws.s3.BucketPublicAccessBlock:
-    """Refuse public access to a bucket, whatever its policy and its objects' say."""
-    return aws.s3.BucketPublicAccessBlock(
+def close(
+    name: str, bucket: aws.s3.Bucket, policy: Input[str], opts: ResourceOptions
+) -> tuple[aws.s3.BucketPublicAccessBlock, aws.s3.BucketPolicy]:
+    """Refuse public access to a bucket, whatever its policy and its objects' say, and give it its policy."""
+    closed = aws.s3.BucketPublicAccessBlock(
         f"{name}-private",
         bucket=bucket.bucket,
         block_public_acls=True,
@@ -22,6 +24,13 @@ def close(name: str, bucket: aws.s3.Bucket, opts: ResourceOptions) -> aws.s3.Buc
         ignore_public_acls=True,
         restrict_public_buckets=True,
         opts=opts,
+    )
+    return closed, aws.s3.BucketPolicy(
+        f"{name}-policy",
+        bucket=bucket.bucket,
+        policy=policy,
+        # Both change the bucket's policy status; S3 refuses one while the other is in progress.
+        opts=ResourceOptions.merge(opts, ResourceOptions(depends_on=[closed])),
     )
 
 

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from botocore import xform_name
 from botocore.loaders import Loader
 
 from components.common.documents import load
@@ -112,7 +113,7 @@ def _step(service: _Service, code: str, call: str) -> str:
 
 
 def _command(service: _Service, call: str) -> str:
-    return f"`aws {service.name} {re.sub(r'(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])', '-', call).lower()}`"
+    return f"`aws {service.name} {xform_name(call, '-')}`"
 
 
 @cache

@@ -72,13 +72,11 @@ def run(node: Node) -> str:
     if node.role != "worker":
         raise Skip("for jobs, which run on workers")
     host = node.host
-    text = SERVICE.format(bin=f"{host.settings.install_folder}/bin", command=COMMAND)
-    host.write(f"{units.UNITS}/{COMMAND}@.service", text)
+    program = {"bin": f"{host.settings.install_folder}/bin", "command": COMMAND}
+    host.write(f"{units.UNITS}/{COMMAND}@.service", SERVICE.format(**program))
     host.write(f"{units.UNITS}/{COMMAND}.socket", SOCKET)
     if node.parameters.mlflow:
-        config = MLFLOW_TEXT.format(
-            region=node.parameters.region, bin=f"{host.settings.install_folder}/bin", command=COMMAND
-        )
+        config = MLFLOW_TEXT.format(region=node.parameters.region, **program)
         host.write(f"{host.settings.state_folder}/{MLFLOW_CONFIG}", config)
     units.start(node.host, f"{COMMAND}.socket")
     return f"people ask {COMMAND} for what is named for them"
